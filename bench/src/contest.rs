@@ -13,7 +13,7 @@ use ashway_rig::Hogs;
 use serde_json::json;
 
 use crate::hosts::{self, COUNTER_PATH, COUNTER_PORT, Hosts};
-use crate::rtt::{self, Client, Plan, Run};
+use crate::rtt::{self, Client, Plan, RttRun};
 use crate::socket_server::{SocketServer, Waiting};
 
 /// Who answers.
@@ -99,7 +99,7 @@ impl Contest<'_> {
     /// # Errors
     ///
     /// Names the row.
-    pub fn run(&self, row: Row, requests: u32, longest: Duration) -> Result<Run> {
+    pub fn run(&self, row: Row, requests: u32, longest: Duration) -> Result<RttRun> {
         let plan = Plan {
             requests,
             longest,
@@ -113,7 +113,7 @@ impl Contest<'_> {
         })
     }
 
-    fn turn(&self, case: Case, plan: Plan) -> Result<Run> {
+    fn turn(&self, case: Case, plan: Plan) -> Result<RttRun> {
         let verb = match case {
             Case::Socket => return self.socket(Waiting::Sleeping, plan),
             Case::SocketBusy => return self.socket(Waiting::Spinning, plan),
@@ -126,7 +126,7 @@ impl Contest<'_> {
         Ok(rtt::run(&self.ashway.client(COUNTER_PORT)?, plan)?)
     }
 
-    fn socket(&self, waiting: Waiting, plan: Plan) -> Result<Run> {
+    fn socket(&self, waiting: Waiting, plan: Plan) -> Result<RttRun> {
         let command = |program: &str| self.plain.command_b(program);
         let _server = SocketServer::start(command, self.plain_port, waiting)?;
         Ok(rtt::run(&self.plain.client(self.plain_port)?, plan)?)

@@ -9,14 +9,14 @@ use serde_json::Value;
 
 /// Where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum TcpDirection {
     /// From A into B.
     In,
     /// From B out to A.
     Out,
 }
 
-impl Way {
+impl TcpDirection {
     /// Both of them.
     pub(crate) const BOTH: [Self; 2] = [Self::In, Self::Out];
 }
@@ -38,13 +38,13 @@ pub(crate) fn server(rig: &Rig) -> Result<Process> {
 /// # Errors
 ///
 /// What `iperf3` said.
-pub(crate) fn stream(rig: &Rig, way: Way, seconds: u32) -> Result<f64> {
+pub(crate) fn stream(rig: &Rig, way: TcpDirection, seconds: u32) -> Result<f64> {
     let begin = Instant::now();
     loop {
         let mut command = rig.command_a("iperf3");
         let (server, lasts) = (B4.to_string(), seconds.to_string());
         command.args(["-c", &server, "-t", &lasts, "-J"]);
-        if way == Way::Out {
+        if way == TcpDirection::Out {
             command.arg("-R");
         }
         let output = command

@@ -71,7 +71,7 @@ pub struct Plan {
 
 /// What came of a run.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct RttRun {
     /// The measured round trips.
     pub times: Times,
     /// All answered increments, the warm-up's too: by so much the counter rose.
@@ -86,7 +86,7 @@ pub struct Run {
 /// What the socket calls said, `TimedOut` if a reply did not come, `InvalidData`
 /// if it was not the sum; `PermissionDenied` where `SCHED_FIFO` is
 /// not allowed.
-pub fn run(socket: &UdpSocket, plan: Plan) -> io::Result<Run> {
+pub fn run(socket: &UdpSocket, plan: Plan) -> io::Result<RttRun> {
     match plan.client {
         Client::Fifo | Client::Paced => realtime(|| ask(socket, plan))?,
         Client::Other | Client::Spinning => ask(socket, plan),
@@ -103,7 +103,7 @@ pub fn read_counter(socket: &UdpSocket) -> io::Result<u32> {
     exchange(socket, 0, Client::Other)
 }
 
-fn ask(socket: &UdpSocket, plan: Plan) -> io::Result<Run> {
+fn ask(socket: &UdpSocket, plan: Plan) -> io::Result<RttRun> {
     prepare(socket, plan.client)?;
     let mut due = exchange(socket, 0, plan.client)?;
     let mut increment = || -> io::Result<()> {
@@ -130,7 +130,7 @@ fn ask(socket: &UdpSocket, plan: Plan) -> io::Result<Run> {
         times.record(sent.elapsed().as_nanos() as u64);
         done += 1;
     }
-    Ok(Run {
+    Ok(RttRun {
         times,
         increments: done + WARM_UP,
     })

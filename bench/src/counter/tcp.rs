@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{Options, Section};
 use crate::hosts;
-use crate::iperf::{self, Way};
+use crate::iperf::{self, TcpDirection};
 use crate::ratio::{Ratio, Target};
 use crate::stats::Spread;
 use crate::table;
@@ -25,10 +25,10 @@ pub(super) fn measure(options: &Options) -> Result<Section> {
     let mut rounds = Vec::new();
     let mut hook = String::new();
     for _ in 0..options.rounds {
-        let without = iperf::stream(&rig, Way::In, lasts)?;
+        let without = iperf::stream(&rig, TcpDirection::In, lasts)?;
         let node = options.node(&rig, hosts::config("b0")?)?.start()?;
         hook = hosts::hook(node.socket())?;
-        let with = iperf::stream(&rig, Way::In, lasts)?;
+        let with = iperf::stream(&rig, TcpDirection::In, lasts)?;
         node.stop()?;
         rounds.push((without, with));
     }

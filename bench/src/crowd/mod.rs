@@ -92,7 +92,7 @@ impl Case {
 
 /// What a case came to in one round.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct Sample {
     /// The worker's CPU time for each message, in ns.
     ns: f64,
     /// Messages that were run, a second.
@@ -116,10 +116,10 @@ pub fn run(options: &Options) -> Result<Report> {
     fs::create_dir_all(&folder)?;
     let file = folder.join("busy.wasm");
     fs::write(&file, wat::parse_str(BUSY)?)?;
-    let mut found: Vec<[Turn; 3]> = Vec::new();
+    let mut found: Vec<[Sample; 3]> = Vec::new();
     for round in 0..rounds {
         eprintln!("round {} of {rounds} ...", round + 1);
-        let mut turns = [Turn { ns: 0.0, rate: 0.0 }; 3];
+        let mut turns = [Sample { ns: 0.0, rate: 0.0 }; 3];
         for number in 0..Case::ALL.len() {
             // Another case begins each time, so that none always comes first.
             let at = (number + round) % Case::ALL.len();
@@ -153,7 +153,7 @@ fn config(case: Case, file: &Path, quick: bool) -> String {
 }
 
 /// Floods the busy path for a while.
-fn measure(options: &Options, case: Case, file: &Path, lasts: Duration) -> Result<Turn> {
+fn measure(options: &Options, case: Case, file: &Path, lasts: Duration) -> Result<Sample> {
     let rig = hosts::stock("crowd")?;
     let attached = Attached::to_client(&rig, xdp::DROP)?;
     let mut builder = rig.node(config(case, file, options.quick));
@@ -184,7 +184,7 @@ fn measure(options: &Options, case: Case, file: &Path, lasts: Duration) -> Resul
     let ns = hosts::cpu_ns(worker)? - before.0;
     drop(attached);
     node.stop()?;
-    Ok(Turn {
+    Ok(Sample {
         ns: ns as f64 / (messages as f64).max(1.0),
         rate: messages as f64 / took.as_secs_f64(),
     })
@@ -204,7 +204,7 @@ fn consumed(node: &Node) -> Result<u64> {
     Ok(fates["consumed"].as_u64().unwrap_or(0))
 }
 
-fn report(found: &[[Turn; 3]]) -> Report {
+fn report(found: &[[Sample; 3]]) -> Report {
     let mut cases = serde_json::Map::new();
     let mut rows = Vec::new();
     for (at, case) in Case::ALL.into_iter().enumerate() {

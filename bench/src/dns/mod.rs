@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use self::perf::{RATE, Run, ask};
+use self::perf::{DnsperfRun, RATE, ask};
 use self::servers::{Folder, Place, Server, lines, name};
 use crate::Report;
 use crate::hosts;
@@ -81,9 +81,9 @@ pub fn run(options: &Options) -> Result<Report> {
     } else {
         (options.rounds, 6)
     };
-    let mut rounds: Vec<[Run; CASES.len()]> = Vec::new();
+    let mut rounds: Vec<[DnsperfRun; CASES.len()]> = Vec::new();
     for number in 0..count {
-        let mut round = [Run::default(); CASES.len()];
+        let mut round = [DnsperfRun::default(); CASES.len()];
         for case in (0..CASES.len()).map(|case| (case + number) % CASES.len()) {
             let run = ask(&rigs[case], &servers[case], &queries, seconds);
             round[case] = run.context(CASES[case].0)?;
@@ -102,17 +102,19 @@ pub fn run(options: &Options) -> Result<Report> {
     report(&rounds, seconds)
 }
 
-fn report(rounds: &[[Run; CASES.len()]], seconds: u32) -> Result<Report> {
-    let of =
-        |case: usize, what: fn(&Run) -> f64| rounds.iter().map(move |round| what(&round[case]));
+fn report(rounds: &[[DnsperfRun; CASES.len()]], seconds: u32) -> Result<Report> {
+    let of = |case: usize, what: fn(&DnsperfRun) -> f64| {
+        rounds.iter().map(move |round| what(&round[case]))
+    };
     let spread = |case, what| Spread::of(of(case, what)).context("no rounds");
     let (mut lines, mut cases) = (Vec::new(), Vec::new());
     for (case, (name, place)) in CASES.into_iter().enumerate() {
         let latency = spread(case, |run| run.latency_us)?;
         let cpu = spread(case, |run| run.cpu_us)?;
         let share = spread(case, |run| run.kernel_share)?;
-        let sum =
-            |what: fn(&Run) -> u64| rounds.iter().map(|round| what(&round[case])).sum::<u64>();
+        let sum = |what: fn(&DnsperfRun) -> u64| {
+            rounds.iter().map(|round| what(&round[case])).sum::<u64>()
+        };
         let counts = [
             sum(|run| run.completed),
             sum(|run| run.lost),
@@ -137,11 +139,11 @@ fn report(rounds: &[[Run; CASES.len()]], seconds: u32) -> Result<Report> {
             .zip(of(0, what))
             .map(|(ours, peer)| ours / peer)
     };
-    let latency = |case| over(case, |run: &Run| run.latency_us);
-    let cpu = |case| over(case, |run: &Run| run.cpu_us);
+    let latency = |case| over(case, |run: &DnsperfRun| run.latency_us);
+    let cpu = |case| over(case, |run: &DnsperfRun| run.cpu_us);
     let lowest_share = |case| Some(spread(case, |run| run.kernel_share).ok()?.min);
     let share = |name, target, case| Ratio::exact(name, target, lowest_share(case)?);
-    let lost = |run: &Run| run.lost as f64;
+    let lost = |run: &DnsperfRun| run.lost as f64;
     let ratios: Vec<Ratio> = [
         share("tcx_kernel_share", Target::AtLeast(0.99), TCX),
         Ratio::of(

@@ -15,7 +15,7 @@ pub(super) const RATE: &str = "50000";
 
 /// What one run of `dnsperf` found.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Run {
+pub(super) struct DnsperfRun {
     pub(super) completed: u64,
     pub(super) lost: u64,
     /// Messages with which a node's handler was stopped.
@@ -29,7 +29,7 @@ pub(super) struct Run {
 }
 
 /// One run of `dnsperf`.
-pub(super) fn ask(rig: &Rig, server: &Server, queries: &Path, seconds: u32) -> Result<Run> {
+pub(super) fn ask(rig: &Rig, server: &Server, queries: &Path, seconds: u32) -> Result<DnsperfRun> {
     let before = server.messages()?;
     let mut dnsperf = rig.command_a("dnsperf");
     dnsperf.args([
@@ -101,7 +101,7 @@ fn cpus(stat: &str) -> usize {
 }
 
 /// Reads the statistics of dnsperf 2.10.
-fn parse(printed: &str) -> Result<Run> {
+fn parse(printed: &str) -> Result<DnsperfRun> {
     let after = |label: &str| {
         let mut lines = printed.lines().map(str::trim);
         let rest = lines.find_map(|line| line.strip_prefix(label));
@@ -121,7 +121,7 @@ fn parse(printed: &str) -> Result<Run> {
     let mut words = sizes.split(' ');
     let (query, response) = (words.nth(1), words.nth(1));
     let seconds: f64 = first("Average Latency (s):")?.parse()?;
-    Ok(Run {
+    Ok(DnsperfRun {
         completed,
         lost: first("Queries lost:")?.parse()?,
         latency_us: seconds * 1e6,
@@ -129,7 +129,7 @@ fn parse(printed: &str) -> Result<Run> {
             query.context("no size of a query")?.parse()?,
             response.context("no size of a response")?.parse()?,
         ),
-        ..Run::default()
+        ..DnsperfRun::default()
     })
 }
 

@@ -121,7 +121,7 @@ impl Case {
 
 /// What came of floods.
 #[derive(Clone, Copy, Debug, Default)]
-struct Turn {
+struct Sample {
     /// How long they lasted.
     lasted: Duration,
     /// Messages that were taken.
@@ -132,7 +132,7 @@ struct Turn {
     accepted: u64,
 }
 
-impl Turn {
+impl Sample {
     /// CPU time of the thread for each message.
     fn ns(&self) -> f64 {
         self.thread_ns as f64 / self.messages as f64
@@ -168,7 +168,7 @@ struct Taker {
 struct Row {
     case: Case,
     taker: Taker,
-    turns: Vec<Turn>,
+    turns: Vec<Sample>,
 }
 
 /// Measures; about 12 s a round, and twice that with another `ashway`. Needs root, two CPUs,
@@ -202,7 +202,7 @@ pub fn run(options: &Options) -> Result<Report> {
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds} ...");
         for row in &mut rows {
-            row.turns.push(Turn::default());
+            row.turns.push(Sample::default());
         }
         for _ in 0..passes {
             // Another case begins each time, so that none always comes first.
@@ -287,7 +287,7 @@ impl Taker {
     }
 
     /// Floods it for a while.
-    fn turn(&self, lasts: Duration) -> Result<Turn> {
+    fn turn(&self, lasts: Duration) -> Result<Sample> {
         if let Some(node) = &self.node {
             return self.measure(hosts::worker(node)?, lasts);
         }
@@ -296,7 +296,7 @@ impl Taker {
     }
 
     /// Says what this thread has done in a flood.
-    fn measure(&self, thread: u32, lasts: Duration) -> Result<Turn> {
+    fn measure(&self, thread: u32, lasts: Duration) -> Result<Sample> {
         let mut cpu = CpuSet::new();
         cpu.set(CPU);
         let id = i32::try_from(thread).ok().and_then(Pid::from_raw);
@@ -309,7 +309,7 @@ impl Taker {
         let (lasted, after) = (begin.elapsed(), see()?);
         let messages = after.0 - before.0;
         ensure!(messages > 0, "not a single message was taken");
-        Ok(Turn {
+        Ok(Sample {
             lasted,
             messages,
             thread_ns: after.1 - before.1,
@@ -389,7 +389,7 @@ fn report(rows: &[Row]) -> Report {
         let row = rows.iter().find(|row| row.case == case);
         row.map_or(&[][..], |row| &row.turns)
     };
-    let over = |name, target, case: Case, other: Case, how: fn(&Turn) -> f64| {
+    let over = |name, target, case: Case, other: Case, how: fn(&Sample) -> f64| {
         let pairs = of(case).iter().zip(of(other));
         Ratio::of(
             name,
@@ -398,8 +398,8 @@ fn report(rows: &[Row]) -> Report {
         )
     };
     let (now, before) = (Case::Now, Case::Before);
-    let per_cpu_second = |turn: &Turn| 1e9 / turn.ns();
-    let loop_ns = of(now(Loop)).iter().map(Turn::ns);
+    let per_cpu_second = |turn: &Sample| 1e9 / turn.ns();
+    let loop_ns = of(now(Loop)).iter().map(Sample::ns);
     let over_before = |name, work| over(name, Recorded, now(work), before(work), per_cpu_second);
     let ratios: Vec<Ratio> = [
         over(
@@ -407,7 +407,7 @@ fn report(rows: &[Row]) -> Report {
             AtLeast(4.0),
             now(Consume),
             Case::Socket,
-            Turn::rate,
+            Sample::rate,
         ),
         Ratio::of("loop_ns", AtMost(150.0), loop_ns),
         over_before("consume_over_before", Consume),
@@ -420,8 +420,8 @@ fn report(rows: &[Row]) -> Report {
     let mut cases = serde_json::Map::new();
     let mut lines = Vec::new();
     for Row { case, turns, .. } in rows {
-        let spread = |of: fn(&Turn) -> f64| Spread::of(turns.iter().map(of));
-        let spreads = [Turn::ns, Turn::rate, Turn::offered].map(spread);
+        let spread = |of: fn(&Sample) -> f64| Spread::of(turns.iter().map(of));
+        let spreads = [Sample::ns, Sample::rate, Sample::offered].map(spread);
         let [Some(ns), Some(rate), Some(offered)] = spreads else {
             continue;
         };

@@ -121,11 +121,11 @@ impl Case {
 /// One case, figure by figure.
 struct Row {
     case: Case,
-    turns: Vec<Turn>,
+    turns: Vec<Sample>,
 }
 
 /// What one turn came to.
-struct Turn {
+struct Sample {
     /// The neighbour's answers.
     times: Summary,
     sent: u64,
@@ -227,7 +227,7 @@ fn config(folder: &std::path::Path) -> Result<String> {
 }
 
 /// The neighbour for a while, beside a flood if the case has one.
-fn beside(rig: &Rig, node: &Node, case: Case, lasts: Duration) -> Result<Turn> {
+fn beside(rig: &Rig, node: &Node, case: Case, lasts: Duration) -> Result<Sample> {
     let neighbour = rig.client(PORT)?;
     let flooded = rig.client(case.port())?;
     let before = status(node.socket())?;
@@ -254,7 +254,7 @@ fn beside(rig: &Rig, node: &Node, case: Case, lasts: Duration) -> Result<Turn> {
         Ok(of(&after)? - of(&before)?)
     };
     let times = times.summary();
-    Ok(Turn {
+    Ok(Sample {
         sent: asked,
         lost: rise("/received")? - rise("/fates/answered")?,
         goodput: times.n as f64 / lasts.as_secs_f64(),
@@ -387,12 +387,12 @@ fn report(rows: &[Row], loads: &[Load]) -> Report {
 }
 
 impl Row {
-    fn spread(&self, of: impl Fn(&Turn) -> f64) -> Spread {
+    fn spread(&self, of: impl Fn(&Sample) -> f64) -> Spread {
         Spread::of(self.turns.iter().map(of)).expect("there is a figure")
     }
 
     /// How each figure stands to that of the neighbour alone.
-    fn beside_alone(&self, rows: &[Self], how: impl Fn(&Turn, &Turn) -> f64) -> Vec<f64> {
+    fn beside_alone(&self, rows: &[Self], how: impl Fn(&Sample, &Sample) -> f64) -> Vec<f64> {
         let alone = rows.iter().find(|row| row.case == Case::Alone);
         let alone = alone.expect("it is measured in each round");
         let pairs = self.turns.iter().zip(&alone.turns);

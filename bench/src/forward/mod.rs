@@ -36,7 +36,7 @@ use crate::Report;
 use crate::ratio::{self, Ratio, Target};
 use crate::stats::Spread;
 use crate::table;
-use relay::{Relay, Way};
+use relay::{Contender, Relay};
 pub(crate) use traffic::thread_cpu;
 use traffic::{Pace, Stream, stream};
 use world::World;
@@ -60,7 +60,7 @@ pub struct Options {
 
 /// One way beside so many busy loops: fast and paced, round by round.
 struct Row {
-    way: Way,
+    way: Contender,
     hogs: usize,
     streams: Vec<[Stream; 2]>,
 }
@@ -84,7 +84,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let world = World::new()?;
     let mut rows = Vec::new();
     for hogs in HOGS {
-        rows.extend(Way::ALL.map(|way| Row {
+        rows.extend(Contender::ALL.map(|way| Row {
             way,
             hogs,
             streams: Vec::new(),
@@ -201,8 +201,8 @@ impl Row {
 /// What is promised, and the ways beside each other, round by round. The program by
 /// hand beside busy loops says what they do to any way through the kernel.
 fn ratios(rows: &[Row]) -> Vec<Ratio> {
+    use Contender::{ByHand, Kernel, KernelExit, Linux, NodeKernel, NodeUser, Socket};
     use Target::{AtLeast, AtMost, Recorded};
-    use Way::{ByHand, Kernel, KernelExit, Linux, NodeKernel, NodeUser, Socket};
     type Value = fn(&[Stream; 2]) -> f64;
     const RATE: Value = |streams| streams[0].rate;
     const GOODPUT: Value = |streams| streams[0].goodput();
@@ -217,7 +217,7 @@ fn ratios(rows: &[Row]) -> Vec<Ratio> {
     };
     // Without what sending and receiving cost.
     let net = |way| {
-        let (way, floor) = (row((way, 0))?, row((Way::Direct, 0))?);
+        let (way, floor) = (row((way, 0))?, row((Contender::Direct, 0))?);
         let pairs = way.streams.iter().zip(&floor.streams);
         Some(pairs.map(|(way, floor)| CPU(way) - CPU(floor)))
     };

@@ -25,7 +25,7 @@ use crate::peers;
 
 /// A way from A to C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Contender {
     /// The wire that A and C share: what sending and receiving cost.
     Direct,
     /// A process with two sockets.
@@ -44,7 +44,7 @@ pub(super) enum Way {
     NodeUser,
 }
 
-impl Way {
+impl Contender {
     pub(super) const ALL: [Self; 8] = [
         Self::Direct,
         Self::Socket,
@@ -87,34 +87,34 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    pub(super) fn start(world: &World, way: Way, binary: &Path) -> Result<Self> {
+    pub(super) fn start(world: &World, way: Contender, binary: &Path) -> Result<Self> {
         let mut relay = Self {
             process: None,
             programs: None,
         };
         match way {
-            Way::Direct | Way::Linux => {}
-            Way::Socket => {
+            Contender::Direct | Contender::Linux => {}
+            Contender::Socket => {
                 let program = peers::build()?.join("udp_forward");
                 relay.process = Some(ready(world.b.command(program))?);
             }
-            Way::ByHand => {
+            Contender::ByHand => {
                 let built = peers::build()?;
                 let mut command = world.b.command(built.join("xdp_peer"));
                 command.arg(built.join("xdp_forward.o"));
                 command.args(["ashway_by_hand", "b0"]).stdin(Stdio::piped());
                 relay.process = Some(ready(command)?);
             }
-            Way::NodeKernel | Way::NodeUser => {
-                let tier = if way == Way::NodeKernel {
+            Contender::NodeKernel | Contender::NodeUser => {
+                let tier = if way == Contender::NodeKernel {
                     "kernel"
                 } else {
                     "user"
                 };
                 relay.process = Some(node(world, tier, binary)?);
             }
-            Way::Kernel | Way::KernelExit => {
-                let by_tcx = way == Way::KernelExit;
+            Contender::Kernel | Contender::KernelExit => {
+                let by_tcx = way == Contender::KernelExit;
                 let kernel = Kernel::load(by_tcx)?;
                 let links = world.b.run(|| -> Result<_> {
                     let ifindex = Iface::by_name("b0")?.ifindex;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use ashway_kernel::iface;
 use ashway_rig::realtime;
 
-use super::relay::{Relay, Way};
+use super::relay::{Contender, Relay};
 use super::world::World;
 use crate::stats::{Summary, Times};
 
@@ -69,7 +69,7 @@ pub(super) enum Pace {
 /// if they were machines of their own: what competes with the busy loops is B.
 pub(super) fn stream(
     world: &World,
-    way: Way,
+    way: Contender,
     relay: &Relay,
     pace: Pace,
     lasts: Duration,
@@ -112,8 +112,8 @@ pub(super) fn stream(
 }
 
 /// Frames that C has received by this way so far.
-fn reached(world: &World, way: Way) -> Result<u64> {
-    let iface = if way == Way::Direct { "c1" } else { "c0" };
+fn reached(world: &World, way: Contender) -> Result<u64> {
+    let iface = if way == Contender::Direct { "c1" } else { "c0" };
     Ok(world.c.run(|| iface::stats(iface))?.rx_packets)
 }
 

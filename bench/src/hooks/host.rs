@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Options, Section, settled};
 use crate::hosts;
-use crate::iperf::{self, Way};
+use crate::iperf::{self, TcpDirection};
 use crate::ratio::{Ratio, Target};
 use crate::stats::Spread;
 use crate::table;
@@ -35,7 +35,7 @@ pub(super) fn measure(options: &Options) -> Result<Section> {
             if let Some(node) = &node {
                 settled(node)?;
             }
-            for (way, rate) in Way::BOTH.into_iter().zip(&mut round[case]) {
+            for (way, rate) in TcpDirection::BOTH.into_iter().zip(&mut round[case]) {
                 *rate = iperf::stream(&rig, way, LASTS)?;
             }
             changed[case] += u32::from(wire(&rig)? != before);

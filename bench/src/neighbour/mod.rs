@@ -182,11 +182,11 @@ struct Round {
     /// All of its turns together.
     all: Times,
     /// One in each pass; without times where an answer was lost.
-    turns: Vec<Turn>,
+    turns: Vec<Pass>,
 }
 
 /// What one turn measured.
-struct Turn {
+struct Pass {
     summary: Summary,
     /// A message that found the queue taken: of the victim's some 1 in 130 do.
     struck: u64,
@@ -349,7 +349,7 @@ fn turn(rig: &Rig, node: &Node, row: &mut Row) -> Result<()> {
     };
     let round = row.rounds.last_mut().expect("a round has begun");
     round.all.add(&times)?;
-    round.turns.push(Turn {
+    round.turns.push(Pass {
         summary: times.summary(),
         struck: times.quantile(STRUCK),
     });

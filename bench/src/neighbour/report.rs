@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{Beside, Case, Report, Round, Row, Turn};
+use super::{Beside, Case, Pass, Report, Round, Row};
 use crate::ratio::{self, Ratio, Target};
 use crate::stats::{Spread, Times};
 use crate::table;
 
-type Of = fn(&Turn) -> f64;
+type Of = fn(&Pass) -> f64;
 
 /// What is found of a case, round by round.
 type Rounds<'r> = &'r dyn Fn(&Row) -> Vec<f64>;
@@ -94,7 +94,7 @@ impl Row {
     }
 
     /// What becomes of each turn and the one beside it, round by round.
-    fn against(&self, other: &Self, of: impl Fn(&Turn, &Turn) -> f64) -> Vec<f64> {
+    fn against(&self, other: &Self, of: impl Fn(&Pass, &Pass) -> f64) -> Vec<f64> {
         let rounds = self.rounds.iter().zip(&other.rounds);
         let each = |(one, other): (&Round, &Round)| {
             let turns = one.turns.iter().zip(&other.turns);
@@ -145,7 +145,7 @@ impl Row {
     }
 }
 
-impl Turn {
+impl Pass {
     fn is_whole(&self) -> bool {
         self.summary.n > 0
     }

@@ -21,7 +21,7 @@ const MEMORY: usize = 32 << 20;
 const STREAMING: [usize; 2] = [256 << 10, 64 << 20];
 
 /// Vectors that stay in registers, and as many more that do not.
-const KEPT: [(Isa, usize); 2] = [(Isa::Avx2, 6), (Isa::Avx512, 16)];
+const RESIDENT: [(Isa, usize); 2] = [(Isa::Avx2, 6), (Isa::Avx512, 16)];
 
 /// `crates/codegen/src/pipe/cost/table.rs` for this machine. Some ten seconds.
 ///
@@ -82,7 +82,7 @@ fn costs(cpu: Cpu) -> Result<Costs> {
     let operators = over("xor32(1) | add32(3) | xor32(5) | add32(7)")?[1] / 4.0;
     let reduction = over("sum64 | sum64 | sum64 | sum64")?.map(|ns| ns / 4.0);
     // Xors, since a loop of them has one operator for each vector that is kept.
-    let kept = KEPT
+    let kept = RESIDENT
         .iter()
         .find(|(isa, _)| *isa == cpu.isa)
         .map_or(0, |(_, kept)| *kept);

@@ -123,17 +123,17 @@ pub(super) fn run(rounds: usize, quick: bool) -> Result<Handlers> {
         let object = Object::load("xdp_pipes")?;
         let trial = |module, engine| Trial::new(module, engine, &Setup::default());
         let mut nothing = [
-            Way::Handler(Box::new(trial(&empty, Engine::Kernel)?)),
-            Way::ByHand(object.program("ashway_empty")?),
-            Way::Handler(Box::new(trial(&empty, Engine::User)?)),
+            Contender::Handler(Box::new(trial(&empty, Engine::Kernel)?)),
+            Contender::ByHand(object.program("ashway_empty")?),
+            Contender::Handler(Box::new(trial(&empty, Engine::User)?)),
         ];
         for (at, (work, [pipes, wasm])) in WORKS.iter().zip(&modules).enumerate() {
             let mut ways = [
-                Way::Handler(Box::new(trial(pipes, Engine::Kernel)?)),
-                Way::Handler(Box::new(trial(wasm, Engine::Kernel)?)),
-                Way::ByHand(object.program(work.by_hand)?),
-                Way::Handler(Box::new(trial(pipes, Engine::User)?)),
-                Way::Handler(Box::new(trial(wasm, Engine::User)?)),
+                Contender::Handler(Box::new(trial(pipes, Engine::Kernel)?)),
+                Contender::Handler(Box::new(trial(wasm, Engine::Kernel)?)),
+                Contender::ByHand(object.program(work.by_hand)?),
+                Contender::Handler(Box::new(trial(pipes, Engine::User)?)),
+                Contender::Handler(Box::new(trial(wasm, Engine::User)?)),
             ];
             for (size, bytes) in SIZES.into_iter().enumerate() {
                 let message = message(bytes);
@@ -238,12 +238,12 @@ fn in_wasm(work: &Work) -> String {
 }
 
 /// Something that takes a message.
-enum Way<'m> {
+enum Contender<'m> {
     Handler(Box<Trial<'m>>),
     ByHand(Program),
 }
 
-impl Way<'_> {
+impl Contender<'_> {
     /// It does what the list says.
     fn check(&mut self, work: &Work, message: &[u8]) -> Result<()> {
         let list = pipe::parse(work.list)?;
@@ -295,8 +295,8 @@ impl Way<'_> {
 /// The bodies of one round, in ns: the medians of what each way takes longer than
 /// nothing in its engine. All take turns batch by batch.
 fn round(
-    ways: &mut [Way<'_>; WAYS.len()],
-    nothing: &mut [Way<'_>; 3],
+    ways: &mut [Contender<'_>; WAYS.len()],
+    nothing: &mut [Contender<'_>; 3],
     message: &[u8],
     batches: usize,
 ) -> Result<[f64; WAYS.len()]> {

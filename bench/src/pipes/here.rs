@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use ashway_codegen::normalise::{Limits, Profile, normalise_as};
-use ashway_codegen::pipe::{self, Cpu, Gauge, List, Pipe, Wanted, compile, user_pipe};
+use ashway_codegen::pipe::{self, Cpu, Gauge, List, Pipe, PipeRequest, compile, user_pipe};
 use ashway_handler::native::{Passes, Pipes};
 use ashway_wire::checksum::Sum;
 use serde_json::{Value, json};
@@ -384,9 +384,9 @@ fn list_of(pipe: Pipe) -> Result<List> {
 fn function(body: &str, gauge: Gauge) -> Result<Pipe> {
     let wasm = wat::parse_str(format!("(module (func (export \"f\") {body}))"))?;
     let module = normalise_as(&wasm, &Limits::default(), Profile::Library)?;
-    let wanted = Wanted {
+    let wanted = PipeRequest {
         gauge: Some(gauge),
-        ..Wanted::default()
+        ..PipeRequest::default()
     };
     Ok(user_pipe(&module, "f", wanted)?)
 }

@@ -12,12 +12,12 @@
 //! shares no cache line with a field that the other writes; the line of faults is
 //! written by both, and seldom.
 
-/// `u32`: 1 while an activation of the instance runs, in whichever tier; [`KEPT`].
+/// `u32`: 1 while an activation of the instance runs, in whichever tier; [`HELD`].
 pub const LOCK: usize = 0;
 /// [`LOCK`] while what stopped an activation in the kernel tier lies in
 /// [`fault_at`] and nobody may run the handler until the worker has taken it, with the
 /// memory as it is.
-pub const KEPT: u32 = 2;
+pub const HELD: u32 = 2;
 /// `u32`: 1 while the worker wants the lock and an activation in the kernel tier had it when
 /// the worker tried. Programs leave the lock alone until the worker has had it: they take it by
 /// an exchange of both words at once, from 0 to 1. Written by the worker.
@@ -43,7 +43,7 @@ pub const FAULT_ROW: usize = 140;
 /// `u32`: the version of the handler that it happened to, as the daemon counts them.
 pub const FAULT_VERSION: usize = 144;
 /// `u32`: 1 if the next message that stops the handler in the kernel tier is to be
-/// [kept](KEPT). Set by the daemon, taken away by the program that keeps one.
+/// [held](HELD). Set by the daemon, taken away by the program that keeps one.
 pub const FAULT_WANTED: usize = 148;
 /// `u32`: the version that runs. Written by the worker, under the lock.
 pub const VERSION: usize = 152;
@@ -193,7 +193,7 @@ pub const FAULT_FRAME: usize = 64;
 /// Room for the frame. What is longer is not kept.
 pub const FAULT_FRAME_BYTES: usize = 4096;
 
-/// Where the fault lies that is [kept](KEPT), with this many rings.
+/// Where the fault lies that is [held](HELD), with this many rings.
 #[must_use]
 pub const fn fault_at(rings: usize) -> usize {
     log_at(rings) + crate::log::ring::BYTES

@@ -154,10 +154,10 @@ impl Step<'_> {
     }
 
     fn store_trusted(&mut self, at: usize, size: Size, num: Num) -> Checked {
-        const KEPT: u64 = trusted::KEPT as u64;
+        const HELD: u64 = trusted::HELD as u64;
         match (at, num.constant()) {
             // Freed, or the worker's, who frees it.
-            (trusted::LOCK, Some(0 | KEPT)) if size == Size::W && self.state.has(fact::LOCKED) => {
+            (trusted::LOCK, Some(0 | HELD)) if size == Size::W && self.state.has(fact::LOCKED) => {
                 self.state.set(fact::LOCKED | fact::MAY_BE_LOCKED, false);
             }
             (trusted::LOCK, _) => return Err(Rule::Lock),

@@ -63,7 +63,7 @@ fn every_mistake_in_modules_is_named_at_its_line() {
             (45, "`max_bytes` is 10"),
             (49, "`loss_ppm` is 2000000"),
             (50, "`hold` must be a whole number"),
-            (53, "`allow` names nobody"),
+            (53, "`allow` is empty"),
             (55, "`shell.down:<net, transport>` cannot be connected"),
             (56, "there is no `[domain.gamse]`"),
             (59, "there is no module `ipp`"),

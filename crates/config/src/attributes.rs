@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ashway_modules::attributes::{self, Form, Known, Wrong};
+use ashway_modules::attributes::{self, AttributeSpec, Form, Wrong};
 use ashway_path::attrs::{Attrs, Value};
 
 use crate::share::{MOST_RUNS, Share};
@@ -35,7 +35,7 @@ pub mod attr {
 }
 
 /// What reads these, beside the modules.
-pub(super) const OWN_ATTRIBUTES: &[Known] = &[
+pub(super) const OWN_ATTRIBUTES: &[AttributeSpec] = &[
     (
         attr::ON_FAULT,
         Form::Word(&[

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ashway_codegen::pipe::{self, Placed, Plan, Portable, Primitive, parse};
 use ashway_handler::native::{self, Passes, PassesError};
-use ashway_modules::pipe::{Compile, List, Register, Run};
+use ashway_modules::pipe::{Compile, List, Register, RunList};
 
 /// Bytes of a message that a list is compiled for: what UDP carries in a full Ethernet
 /// frame.
@@ -55,7 +55,7 @@ fn plan(list: &pipe::List) -> Option<Plan> {
 }
 
 /// Code of a list; the portable form if there is no plan.
-fn code(list: &pipe::List, plan: Option<&Plan>) -> Result<Arc<dyn Run>, PassesError> {
+fn code(list: &pipe::List, plan: Option<&Plan>) -> Result<Arc<dyn RunList>, PassesError> {
     let Some((plan, cpu)) = plan.zip(native::cpu()) else {
         return Ok(Arc::new(Slow(Mutex::new(Portable::new(list)))));
     };
@@ -65,7 +65,7 @@ fn code(list: &pipe::List, plan: Option<&Plan>) -> Result<Arc<dyn Run>, PassesEr
     }))
 }
 
-fn ready(list: &pipe::List, code: Arc<dyn Run>) -> List {
+fn ready(list: &pipe::List, code: Arc<dyn RunList>) -> List {
     let names = list.register_names().into_iter().zip(list.initial());
     let changes = list.pipes().iter().flat_map(|placed| {
         let updates = placed.pipe.updates();
@@ -92,7 +92,7 @@ struct Fast {
     in_place: Passes,
 }
 
-impl Run for Fast {
+impl RunList for Fast {
     fn in_place(&self, registers: &mut [u64], data: &mut [u8]) {
         self.in_place.run_in_place(registers, data);
     }
@@ -106,7 +106,7 @@ impl Run for Fast {
 /// at a time has.
 struct Slow(Mutex<Portable>);
 
-impl Run for Slow {
+impl RunList for Slow {
     fn in_place(&self, registers: &mut [u64], data: &mut [u8]) {
         let mut portable = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         portable.run_in_place(registers, data);

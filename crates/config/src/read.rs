@@ -201,7 +201,7 @@ pub(super) struct Section<'r, 'v, 't> {
 }
 
 /// A value and where it stands.
-pub(super) type Found<T> = Option<(T, Range<usize>)>;
+pub(super) type WithSpan<T> = Option<(T, Range<usize>)>;
 
 impl<'r, 'v, 't> Section<'r, 'v, 't> {
     /// Opens the table `value` and refuses keys that are not in `keys`. `None`
@@ -274,7 +274,7 @@ impl<'r, 'v, 't> Section<'r, 'v, 't> {
     }
 
     /// A string, if the key is there.
-    pub(super) fn string(&mut self, key: &str) -> Found<&'v str> {
+    pub(super) fn string(&mut self, key: &str) -> WithSpan<&'v str> {
         let value = self.value(key)?;
         let Some(string) = value.get_ref().as_str() else {
             self.wrong_type(key, "a string", value);
@@ -289,7 +289,7 @@ impl<'r, 'v, 't> Section<'r, 'v, 't> {
     }
 
     /// A string that must be there; `example` is shown if it is not.
-    pub(super) fn required(&mut self, key: &str, example: &str) -> Found<&'v str> {
+    pub(super) fn required(&mut self, key: &str, example: &str) -> WithSpan<&'v str> {
         if self.is_missing(key, example) {
             return None;
         }
@@ -462,7 +462,7 @@ impl<'r, 'v, 't> Section<'r, 'v, 't> {
     }
 
     /// An integer, if the key is there.
-    pub(super) fn integer(&mut self, key: &str) -> Found<i64> {
+    pub(super) fn integer(&mut self, key: &str) -> WithSpan<i64> {
         let value = self.value(key)?;
         let Some(integer) = value.get_ref().as_integer() else {
             self.wrong_type(key, "an integer", value);

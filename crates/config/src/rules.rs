@@ -174,7 +174,7 @@ fn check_ifaces(
                          programs at TCX work in arenas only",
                         path.handler
                     ),
-                    Some("leave `memory` out, or attach by XDP".to_owned()),
+                    Some("leave `memory` out, or use `attach = \"xdp\"`".to_owned()),
                 );
             }
             Some(_) => {}

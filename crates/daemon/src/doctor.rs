@@ -42,10 +42,10 @@ pub fn run(ifaces: &[String]) -> Report {
 /// What was seen of an interface.
 struct Seen {
     name: String,
-    found: Result<Found, String>,
+    found: Result<IfaceFacts, String>,
 }
 
-struct Found {
+struct IfaceFacts {
     iface: Iface,
     xdp: Result<Option<Owner>, String>,
     /// At TCX's ingress, in the order in which they run.
@@ -221,7 +221,7 @@ impl Report {
             .iter()
             .map(Check::json)
             .collect();
-        let Ok(Found {
+        let Ok(IfaceFacts {
             iface,
             xdp,
             tcx,
@@ -280,7 +280,7 @@ fn look(name: String, may_send: bool) -> Seen {
             let xdp = owner(iface.ifindex).map_err(|error| error.to_string());
             let free = matches!(xdp, Ok(None));
             let try_it = may_send && iface.is_veth && iface.up && free;
-            Found {
+            IfaceFacts {
                 tcx: tcx_owners(iface.ifindex),
                 takes_xdp_tx: try_it.then(|| {
                     iface::veth_peer_takes_xdp_tx(iface.ifindex).map_err(|e| e.to_string())

@@ -92,12 +92,12 @@ fn contradict(one: &[Test], other: &[Test]) -> bool {
 
 /// What is known of the frame that is looked for.
 #[derive(Clone)]
-struct Known {
+struct FrameFacts {
     tests: Vec<Test>,
     absent: Vec<Field>,
 }
 
-impl Known {
+impl FrameFacts {
     /// With these tests as well, if that is possible.
     fn and(&self, tests: &[Test]) -> Option<Self> {
         let there = tests.iter().all(|test| !self.absent.contains(&test.field));
@@ -135,7 +135,7 @@ impl Known {
 
 /// Whether a frame can pass `tests` and match none of `avoid`.
 fn can_avoid(tests: &[Test], avoid: &[Conjunction]) -> bool {
-    let known = Known {
+    let known = FrameFacts {
         tests: tests.to_vec(),
         absent: Vec::new(),
     };
@@ -153,7 +153,7 @@ fn can_avoid(tests: &[Test], avoid: &[Conjunction]) -> bool {
     open.len() > DEPTH || search(&known, &open, &mut { STEPS })
 }
 
-fn search(known: &Known, avoid: &[&Conjunction], steps: &mut u32) -> bool {
+fn search(known: &FrameFacts, avoid: &[&Conjunction], steps: &mut u32) -> bool {
     let Some((first, rest)) = avoid.split_first() else {
         return true;
     };

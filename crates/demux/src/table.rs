@@ -89,7 +89,7 @@ impl<T: Copy + Eq + Hash> Table<T> {
         if self.filters.contains_key(&value) {
             return Err(self.conflict(filter, value));
         }
-        let places: Vec<Place> = filter.any.iter().map(|one| self.place_of(one)).collect();
+        let places: Vec<TablePlace> = filter.any.iter().map(|one| self.place_of(one)).collect();
         let rival = places.iter().find_map(|place| self.rival(filter, place));
         if let Some(with) = rival {
             return Err(self.conflict(filter, with));
@@ -216,10 +216,10 @@ impl<T: Copy + Eq + Hash> Table<T> {
     }
 
     /// Where an alternative belongs, made or not.
-    fn place_of(&self, conjunction: &Conjunction) -> Place {
+    fn place_of(&self, conjunction: &Conjunction) -> TablePlace {
         let (shape, key) = Shape::of(conjunction);
         let known = self.shapes.iter().find(|entries| entries.shape == shape);
-        Place {
+        TablePlace {
             specificity: known.map_or_else(|| shape.specificity(), Entries::specificity),
             known: known.map(Entries::id),
             shape,
@@ -229,8 +229,8 @@ impl<T: Copy + Eq + Hash> Table<T> {
 
     /// What has the alternative of `filter` too that has its place here, and is neither
     /// narrower nor wider.
-    fn rival(&self, filter: &Filter, place: &Place) -> Option<T> {
-        let Place { known, key, .. } = place;
+    fn rival(&self, filter: &Filter, place: &TablePlace) -> Option<T> {
+        let TablePlace { known, key, .. } = place;
         let id = (*known)?;
         let entries = self.shapes.iter().find(|entries| entries.id() == id)?;
         let top = entries.get(key)?;
@@ -246,8 +246,8 @@ impl<T: Copy + Eq + Hash> Table<T> {
 
     /// What else matches a frame of this conjunction, which has its place there, tests
     /// other bits and is equally specific.
-    fn equal(&mut self, conjunction: &Conjunction, place: &Place) -> Option<T> {
-        let Place { shape, key, .. } = place;
+    fn equal(&mut self, conjunction: &Conjunction, place: &TablePlace) -> Option<T> {
+        let TablePlace { shape, key, .. } = place;
         for entries in equals(&mut self.shapes, place.specificity) {
             // In one shape only the same key meets.
             if Some(entries.id()) != place.known && entries.meets(shape, key) {
@@ -291,8 +291,8 @@ impl<T: Copy + Eq + Hash> Table<T> {
     }
 
     /// Where the place's shape is, made if need be, and the key there.
-    fn make_place(&mut self, place: Place, change: &mut Change) -> (usize, Key) {
-        let Place {
+    fn make_place(&mut self, place: TablePlace, change: &mut Change) -> (usize, Key) {
+        let TablePlace {
             shape,
             key,
             specificity,
@@ -342,7 +342,7 @@ fn equals<T: Copy>(
 }
 
 /// Where an alternative belongs.
-struct Place {
+struct TablePlace {
     shape: Shape,
     key: Key,
     specificity: Specificity,

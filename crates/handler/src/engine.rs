@@ -3,7 +3,7 @@
 use crate::memory::Creator;
 use crate::meter::{Clocks, Meter};
 use crate::outcome::Stopped;
-use crate::pipes::{NoRun, Pipes, Run};
+use crate::pipes::{ListCall, NoList, Pipes};
 use ashway_abi::Cause;
 use ashway_abi::host_call::MODULE;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ fn run_pipes(
     len: u32,
     pages: u32,
 ) -> wasmtime::Result<u32> {
-    let run = Run {
+    let run = ListCall {
         call,
         list,
         at,
@@ -106,7 +106,7 @@ fn run_pipes(
         len,
         pages,
     };
-    let pipes = caller.data_mut().pipes.as_mut().ok_or(NoRun(run))?;
+    let pipes = caller.data_mut().pipes.as_mut().ok_or(NoList(run))?;
     Ok(u32::from(!pipes.run(run)?))
 }
 

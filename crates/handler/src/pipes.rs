@@ -69,11 +69,11 @@ pub(crate) struct Pipes {
 /// The module named something that is not there: a bug of the encoder.
 #[derive(Debug, thiserror::Error)]
 #[error("a run of pipes that is not there: {0:?}")]
-pub(crate) struct NoRun(pub(crate) Run);
+pub(crate) struct NoList(pub(crate) ListCall);
 
 /// A run, as the module asks for it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Run {
+pub(crate) struct ListCall {
     pub(crate) call: u32,
     pub(crate) list: u32,
     /// Where the message's bytes are among all messages.
@@ -106,18 +106,18 @@ impl Pipes {
     ///
     /// # Errors
     ///
-    /// [`NoRun`].
-    pub(crate) fn run(&mut self, run: Run) -> Result<bool, NoRun> {
+    /// [`NoList`].
+    pub(crate) fn run(&mut self, run: ListCall) -> Result<bool, NoList> {
         let end = u64::from(run.pointer) + u64::from(run.len);
         let there = u64::from(run.pages) * WASM_PAGE as u64;
         if end > there && !bug::is(Bug::PipeOutside) {
             return Ok(false);
         }
-        self.inside(run).ok_or(NoRun(run))?;
+        self.inside(run).ok_or(NoList(run))?;
         Ok(true)
     }
 
-    fn inside(&mut self, run: Run) -> Option<()> {
+    fn inside(&mut self, run: ListCall) -> Option<()> {
         let len = run.len as usize;
         let code = self.code.get(run.list as usize)?;
         let memory = self.guest.span(run.pointer as usize, len)?;
@@ -195,8 +195,8 @@ mod tests {
         })
     }
 
-    fn run(call: HostCall, at: usize, pointer: usize, len: u32) -> Run {
-        Run {
+    fn run(call: HostCall, at: usize, pointer: usize, len: u32) -> ListCall {
+        ListCall {
             call: call as u32,
             list: 0,
             at: at as u32,

@@ -20,7 +20,7 @@ use ashway_check::bpf::interp::Machine;
 use ashway_codegen::normalise::{Limits, Profile, normalise_as};
 use ashway_codegen::pipe::ebpf::{KernelList, trial};
 use ashway_codegen::pipe::{
-    Gauge, List, Options, Pipe, Portable, Tail, UserPipeError, Wanted, compile, interpret,
+    Gauge, List, Options, Pipe, PipeRequest, Portable, Tail, UserPipeError, compile, interpret,
     user_pipe,
 };
 use ashway_handler::native::{self, Pipes};
@@ -356,9 +356,9 @@ fn functions_mean_as_pipes_what_they_mean_in_wasmtime() {
                 .into_iter()
                 .filter(|gauge| gauge.bits() <= *bits)
                 .collect();
-            let wanted = Wanted {
+            let wanted = PipeRequest {
                 gauge: Some(random.one_of(&gauges)),
-                ..Wanted::default()
+                ..PipeRequest::default()
             };
             let pipe = match user_pipe(&module, &name, wanted) {
                 Ok(pipe) => pipe,

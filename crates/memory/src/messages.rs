@@ -43,7 +43,7 @@ const MOST_BYTES: usize = 256 * 1024;
 const SIZES: usize = (MOST_BYTES / BLOCK_BYTES).trailing_zeros() as usize + 1;
 
 /// Free blocks of one size that keep their pages.
-const KEPT: usize = 256;
+const MOST_FREE: usize = 256;
 
 /// Made accessible at once.
 const STEP_BYTES: usize = 4 << 20;
@@ -208,7 +208,7 @@ impl Space {
             Use::Scratch => &mut blocks.scratch,
         };
         let bytes = BLOCK_BYTES << size;
-        if of == Use::Scratch || free.len() < KEPT || bytes < rustix::param::page_size() {
+        if of == Use::Scratch || free.len() < MOST_FREE || bytes < rustix::param::page_size() {
             // Of less than a page, pages would be others', too.
             return free.push(at);
         }
@@ -509,7 +509,9 @@ mod tests {
     fn what_was_given_back_is_taken_again() {
         let size = size_of_block(MOST_BYTES).unwrap();
         // Other tests take blocks, too, but none as many of this size.
-        let mut many: Vec<_> = (0..=KEPT + 8).map(|_| Buffer::new(MOST_BYTES)).collect();
+        let mut many: Vec<_> = (0..=MOST_FREE + 8)
+            .map(|_| Buffer::new(MOST_BYTES))
+            .collect();
         let mut places: Vec<_> = many.iter_mut().map(|one| place(one).unwrap()).collect();
         many[0].fill(7);
         drop(many);
@@ -518,7 +520,7 @@ mod tests {
         places.sort_unstable();
         found.sort_unstable();
         let common = found.iter().filter(|at| places.binary_search(at).is_ok());
-        assert!(common.count() >= KEPT, "{size}");
+        assert!(common.count() >= MOST_FREE, "{size}");
     }
 
     #[test]

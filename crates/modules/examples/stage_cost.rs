@@ -15,7 +15,7 @@ use ashway_modules::services::NET;
 use ashway_modules::{Message, eth::Eth, ip::Ip, rules::RULES, udp::Udp};
 use ashway_path::attrs::Attrs;
 use ashway_path::graph::Graph;
-use ashway_path::module::{Kind, Made, Module, Next, Refused};
+use ashway_path::module::{Kind, Module, Next, Refused, StageAndNext};
 use ashway_path::path::{Exit, Limits, Path};
 use ashway_path::rules::Rule;
 use ashway_path::service::Service;
@@ -48,8 +48,8 @@ impl Module<Message> for Echo {
         &ECHO
     }
 
-    fn stage(&self, _: Option<usize>, _: &mut Attrs) -> Result<Made<Message>, Refused> {
-        Ok(Made {
+    fn stage(&self, _: Option<usize>, _: &mut Attrs) -> Result<StageAndNext<Message>, Refused> {
+        Ok(StageAndNext {
             stage: Box::new(Self),
             next: Next::Through(0),
         })

@@ -33,10 +33,10 @@ pub enum Form {
 }
 
 /// An attribute's name, and what its value must be.
-pub type Known = (&'static str, Form);
+pub type AttributeSpec = (&'static str, Form);
 
 /// What the modules of this crate read; those of [`fault`] are its parameters.
-pub const KNOWN: &[Known] = &[
+pub const KNOWN: &[AttributeSpec] = &[
     (names::LOCAL, Form::End),
     (names::REMOTE, Form::End),
     (names::PATHNAME, Form::Pathname),
@@ -62,7 +62,7 @@ pub const KNOWN: &[Known] = &[
 ];
 
 /// All attributes that people may give, with `own` among them.
-pub fn known(own: &[Known]) -> impl Iterator<Item = Known> {
+pub fn known(own: &[AttributeSpec]) -> impl Iterator<Item = AttributeSpec> {
     let faults = fault::KIND.params.iter();
     let faults = faults.map(|param| (param.name, Form::Number));
     KNOWN.iter().chain(own).copied().chain(faults)
@@ -85,7 +85,11 @@ pub struct Wrong {
 /// # Errors
 ///
 /// Nobody reads an attribute of this name, or not with such a value.
-pub fn check(own: &[Known], name: &str, value: Value) -> Result<(&'static str, Value), Wrong> {
+pub fn check(
+    own: &[AttributeSpec],
+    name: &str,
+    value: Value,
+) -> Result<(&'static str, Value), Wrong> {
     let Some((name, form)) = known(own).find(|(known, _)| *known == name) else {
         let known: Vec<&str> = known(own).map(|(known, _)| known).collect();
         return Err(Wrong {
@@ -180,7 +184,7 @@ impl Form {
 mod tests {
     use super::*;
 
-    const OWN: &[Known] = &[
+    const OWN: &[AttributeSpec] = &[
         ("on_fault", Form::Word(&["pass", "drop"])),
         ("budget_ns", Form::Within(1000, 2000)),
     ];

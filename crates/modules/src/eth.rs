@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ashway_abi::Count;
 use ashway_path::attrs::{Attrs, names};
 use ashway_path::demand::{self, Demand};
-use ashway_path::module::{Kind, Made, Module, Next, Param, Refused};
+use ashway_path::module::{Kind, Module, Next, Param, Refused, StageAndNext};
 use ashway_path::path::Path;
 use ashway_path::service::Service;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
@@ -95,7 +95,11 @@ impl Module<Message> for Eth {
         &KIND
     }
 
-    fn stage(&self, entered: Option<usize>, attrs: &mut Attrs) -> Result<Made<Message>, Refused> {
+    fn stage(
+        &self,
+        entered: Option<usize>,
+        attrs: &mut Attrs,
+    ) -> Result<StageAndNext<Message>, Refused> {
         let vlan = match attrs.number(VLAN) {
             None => None,
             Some(id @ 0..=4095) => Some(id as u16),
@@ -114,7 +118,7 @@ impl Module<Message> for Eth {
         attrs.set(names::IFACE, Arc::clone(&self.iface));
         let mtu = attrs.number(names::MTU).unwrap_or(u64::MAX);
         attrs.set(names::MTU, mtu.min(self.mtu.into()));
-        Ok(Made {
+        Ok(StageAndNext {
             stage: Box::new(EthStage {
                 module: self.clone(),
                 way: way(entered, UP),

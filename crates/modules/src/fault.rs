@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use ashway_abi::Count;
 use ashway_path::attrs::Attrs;
-use ashway_path::module::{Kind, Made, Module, Param, Refused};
+use ashway_path::module::{Kind, Module, Param, Refused, StageAndNext};
 use ashway_path::read::Params;
 use ashway_path::sim::Random;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
@@ -201,7 +201,11 @@ impl Module<Message> for Fault {
         &KIND
     }
 
-    fn stage(&self, entered: Option<usize>, attrs: &mut Attrs) -> Result<Made<Message>, Refused> {
+    fn stage(
+        &self,
+        entered: Option<usize>,
+        attrs: &mut Attrs,
+    ) -> Result<StageAndNext<Message>, Refused> {
         let mut settings = Arc::clone(&self.settings);
         let own = settings.but(|name| attrs.number(name));
         // Thousands of paths have those of the module.
@@ -214,7 +218,7 @@ impl Module<Message> for Fault {
                 hint: format!("give it a number from 0 to {most}"),
             });
         }
-        Ok(Made {
+        Ok(StageAndNext {
             stage: Box::new(FaultStage {
                 module: self.name.clone(),
                 random: Random(settings.seed),

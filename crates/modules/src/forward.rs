@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 use ashway_abi::Count;
 use ashway_path::attrs::{Attrs, names};
-use ashway_path::module::{Kind, Made, Module, Next, Refused};
+use ashway_path::module::{Kind, Module, Next, Refused, StageAndNext};
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 use ashway_wire::eth::HEADER_BYTES;
 use ashway_wire::ipv4::PROTOCOL_UDP;
@@ -83,7 +83,11 @@ impl Module<Message> for Forward {
         &KIND
     }
 
-    fn stage(&self, entered: Option<usize>, attrs: &mut Attrs) -> Result<Made<Message>, Refused> {
+    fn stage(
+        &self,
+        entered: Option<usize>,
+        attrs: &mut Attrs,
+    ) -> Result<StageAndNext<Message>, Refused> {
         if entered != Some(DOWN) {
             return Err(Refused {
                 because: format!("`{}` is not entered by `down`", self.name),
@@ -123,7 +127,7 @@ impl Module<Message> for Forward {
                 None => drop(attrs.remove(to)),
             }
         }
-        Ok(Made {
+        Ok(StageAndNext {
             stage: Box::new(ForwardStage {
                 module: self.name.clone(),
                 back: if narrow {

@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ashway_abi::Count;
 use ashway_path::attrs::{Attrs, names};
-use ashway_path::module::{Kind, Made, Module, Next, Param, Refused};
+use ashway_path::module::{Kind, Module, Next, Param, Refused, StageAndNext};
 use ashway_path::service::Service;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 use ashway_wire::Headers;
@@ -161,7 +161,11 @@ impl Module<Message> for Fragment {
         &KIND
     }
 
-    fn stage(&self, entered: Option<usize>, attrs: &mut Attrs) -> Result<Made<Message>, Refused> {
+    fn stage(
+        &self,
+        entered: Option<usize>,
+        attrs: &mut Attrs,
+    ) -> Result<StageAndNext<Message>, Refused> {
         let limit = |name, default| {
             let number = attrs.number(name).map(usize::try_from);
             number.unwrap_or(Ok(default)).unwrap_or(usize::MAX)
@@ -177,7 +181,7 @@ impl Module<Message> for Fragment {
         limits
             .check()
             .map_err(|(_, because, hint)| Refused { because, hint })?;
-        Ok(Made {
+        Ok(StageAndNext {
             stage: Box::new(FragmentStage {
                 module: self.name.clone(),
                 // Creation that begins here begins at the top.

@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use ashway_abi::Count;
 use ashway_path::attrs::Attrs;
-use ashway_path::module::{Kind, Made, Module, Param, Refused};
+use ashway_path::module::{Kind, Module, Param, Refused, StageAndNext};
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 use ashway_path::time::Time;
 
@@ -118,10 +118,14 @@ impl Module<Message> for Handler {
         &KIND
     }
 
-    fn stage(&self, entered: Option<usize>, attrs: &mut Attrs) -> Result<Made<Message>, Refused> {
+    fn stage(
+        &self,
+        entered: Option<usize>,
+        attrs: &mut Attrs,
+    ) -> Result<StageAndNext<Message>, Refused> {
         let function = attrs.text(FUNCTION).unwrap_or("on_rx");
         let bound = self.instance.bind(function, attrs)?;
-        Ok(Made {
+        Ok(StageAndNext {
             stage: Box::new(HandlerStage {
                 module: self.name.clone(),
                 way: way_from_top(entered),

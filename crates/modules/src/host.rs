@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use ashway_abi::Count;
 use ashway_path::attrs::Attrs;
-use ashway_path::module::{Kind, Made, Module, Refused};
+use ashway_path::module::{Kind, Module, Refused, StageAndNext};
 use ashway_path::stage::{Cx, Direction, Stage, Step};
 
 use crate::Message;
@@ -52,8 +52,12 @@ impl Module<Message> for Host {
         &KIND
     }
 
-    fn stage(&self, entered: Option<usize>, _attrs: &mut Attrs) -> Result<Made<Message>, Refused> {
-        Ok(Made {
+    fn stage(
+        &self,
+        entered: Option<usize>,
+        _attrs: &mut Attrs,
+    ) -> Result<StageAndNext<Message>, Refused> {
+        Ok(StageAndNext {
             stage: Box::new(HostStage {
                 module: self.name.clone(),
                 way: way_of_leaf(entered),

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use ashway_abi::Count;
 use ashway_path::attrs::{Attrs, Value, names};
 use ashway_path::demand::Demand;
-use ashway_path::module::{Kind, Made, Module, Next, Refused};
+use ashway_path::module::{Kind, Module, Next, Refused, StageAndNext};
 use ashway_path::service::Service;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 use ashway_wire::emit::TTL;
@@ -79,7 +79,11 @@ impl Module<Message> for Ip {
         &KIND
     }
 
-    fn stage(&self, entered: Option<usize>, attrs: &mut Attrs) -> Result<Made<Message>, Refused> {
+    fn stage(
+        &self,
+        entered: Option<usize>,
+        attrs: &mut Attrs,
+    ) -> Result<StageAndNext<Message>, Refused> {
         stage(&self.name, Versions::Both, entered, attrs)
     }
 }
@@ -122,7 +126,7 @@ pub(crate) fn stage(
     versions: Versions,
     entered: Option<usize>,
     attrs: &mut Attrs,
-) -> Result<Made<Message>, Refused> {
+) -> Result<StageAndNext<Message>, Refused> {
     let addresses = Addresses {
         local: address(attrs, names::LOCAL),
         remote: address(attrs, names::REMOTE),
@@ -166,7 +170,7 @@ pub(crate) fn stage(
         (Some(UP), None) => Next::Through(DOWN),
         _ => Next::Through(UP),
     };
-    Ok(Made {
+    Ok(StageAndNext {
         stage: Box::new(IpStage {
             module: name.into(),
             way: way(entered, UP),

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use ashway_abi::Count;
 use ashway_path::attrs::Attrs;
-use ashway_path::module::{Kind, Made, Module, Refused};
+use ashway_path::module::{Kind, Module, Refused, StageAndNext};
 use ashway_path::stage::Step;
 use ashway_wire::eth::TYPE_IPV4;
 use ashway_wire::ipv4::{HEADER_BYTES, Packet};
@@ -55,7 +55,11 @@ impl Module<Message> for Ipv4 {
         &KIND
     }
 
-    fn stage(&self, entered: Option<usize>, attrs: &mut Attrs) -> Result<Made<Message>, Refused> {
+    fn stage(
+        &self,
+        entered: Option<usize>,
+        attrs: &mut Attrs,
+    ) -> Result<StageAndNext<Message>, Refused> {
         ip::stage(&self.name, Versions::V4, entered, attrs)
     }
 }

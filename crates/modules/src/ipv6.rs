@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use ashway_abi::{Count, context::flag};
 use ashway_path::attrs::Attrs;
-use ashway_path::module::{Kind, Made, Module, Refused};
+use ashway_path::module::{Kind, Module, Refused, StageAndNext};
 use ashway_path::stage::Step;
 use ashway_wire::eth::TYPE_IPV6;
 use ashway_wire::ipv6::{HEADER_BYTES, Packet, is_walked};
@@ -52,7 +52,11 @@ impl Module<Message> for Ipv6 {
         &KIND
     }
 
-    fn stage(&self, entered: Option<usize>, attrs: &mut Attrs) -> Result<Made<Message>, Refused> {
+    fn stage(
+        &self,
+        entered: Option<usize>,
+        attrs: &mut Attrs,
+    ) -> Result<StageAndNext<Message>, Refused> {
         ip::stage(&self.name, Versions::V6, entered, attrs)
     }
 }

@@ -31,7 +31,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ashway_path::attrs::Attrs;
-use ashway_path::module::{Kind, Made, Module, Param, Refused};
+use ashway_path::module::{Kind, Module, Param, Refused, StageAndNext};
 use ashway_path::read::Params;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 use ashway_wire::checksum::Sum;
@@ -62,7 +62,7 @@ pub static KIND: Kind = Kind {
 pub const FUSE: &str = "fuse";
 
 /// Code of a list.
-pub trait Run: Send + Sync {
+pub trait RunList: Send + Sync {
     /// Runs `data` in place. `registers` are as many as the list has. Linear in the
     /// data; allocates nothing.
     fn in_place(&self, registers: &mut [u64], data: &mut [u8]);
@@ -79,7 +79,7 @@ pub struct List {
     /// Whether data comes out changed.
     pub modifies: bool,
     /// Its code.
-    pub code: Arc<dyn Run>,
+    pub code: Arc<dyn RunList>,
 }
 
 /// A register of a list.
@@ -154,7 +154,11 @@ impl Module<Message> for Pipe {
         &KIND
     }
 
-    fn stage(&self, entered: Option<usize>, attrs: &mut Attrs) -> Result<Made<Message>, Refused> {
+    fn stage(
+        &self,
+        entered: Option<usize>,
+        attrs: &mut Attrs,
+    ) -> Result<StageAndNext<Message>, Refused> {
         let registers = self.lists.up.registers.iter().enumerate();
         let published: Vec<(usize, String)> = registers
             .filter(|(_, register)| register.changes)
@@ -163,7 +167,7 @@ impl Module<Message> for Pipe {
         for (_, name) in &published {
             attrs.set(name.clone(), 0);
         }
-        Ok(Made {
+        Ok(StageAndNext {
             stage: Box::new(PipeStage {
                 module: self.name.clone(),
                 way: way_from_top(entered),

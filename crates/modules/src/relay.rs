@@ -25,7 +25,7 @@ use crate::{Message, eth};
 
 /// Where the messages of one direction go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct RelayHop {
     /// Number of the interface out.
     pub iface: u32,
     /// The rest; its `ifindex`, and by which way it is reached, are the shell's to
@@ -97,7 +97,7 @@ pub fn changes(path: &mut Path<Message>) -> u32 {
 /// Where the messages of a path that [`fits`] go at present, forward and backward;
 /// `None` where only the user tier knows what to do.
 #[must_use]
-pub fn hops(path: &mut Path<Message>) -> [Option<Way>; 2] {
+pub fn hops(path: &mut Path<Message>) -> [Option<RelayHop>; 2] {
     let near = path.stage_as::<DatagramStage>(0).map(|stage| stage.own());
     let far = path.stage_as::<DatagramStage>(2).map(|stage| stage.own());
     let back = path.stage_as::<ForwardStage>(1).map(|stage| &stage.back);
@@ -105,17 +105,17 @@ pub fn hops(path: &mut Path<Message>) -> [Option<Way>; 2] {
         return [None; 2];
     };
     match back {
-        Back::Remote => [far.way(), near.way()],
+        Back::Remote => [far.relay_hop(), near.relay_hop()],
         Back::Sender(None) => [None; 2],
         Back::Sender(Some(sender)) => match from(sender) {
             None => [None; 2],
             Some(from) => {
-                let there = far.way().map(|way| Way {
+                let there = far.relay_hop().map(|relay_hop| RelayHop {
                     hop: Hop {
                         from: Some(from),
-                        ..way.hop
+                        ..relay_hop.hop
                     },
-                    ..way
+                    ..relay_hop
                 });
                 let answer = Own {
                     source: Some(sender.flow.destination),
@@ -124,7 +124,7 @@ pub fn hops(path: &mut Path<Message>) -> [Option<Way>; 2] {
                     vlan: None,
                     ..near
                 };
-                [there, answer.way()]
+                [there, answer.relay_hop()]
             }
         },
     }
@@ -171,7 +171,7 @@ pub(crate) struct Own {
 
 impl Own {
     /// `None` if something is not known: the user tier says what.
-    fn way(&self) -> Option<Way> {
+    fn relay_hop(&self) -> Option<RelayHop> {
         let (source, destination) = (self.source?, self.destination?);
         let whole = |end: SocketAddr| end.port() != 0 && !end.ip().is_unspecified();
         if self.down
@@ -188,7 +188,7 @@ impl Own {
         if self.vlan.is_some() {
             flags |= hop::flag::TAGGED;
         }
-        Some(Way {
+        Some(RelayHop {
             iface: self.iface,
             hop: Hop {
                 destination_mac: self.next_mac?,

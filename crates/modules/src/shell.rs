@@ -41,7 +41,7 @@ use std::time::Duration;
 use ashway_abi::Count;
 use ashway_abi::log::acts_on_terminal;
 use ashway_path::attrs::{Attrs, Value};
-use ashway_path::module::{Kind, Made, Module, Param, Refused};
+use ashway_path::module::{Kind, Module, Param, Refused, StageAndNext};
 use ashway_path::problem::suggest;
 use ashway_path::read::Params;
 use ashway_path::service::Service;
@@ -149,7 +149,7 @@ impl Shell {
     ) -> Option<Self> {
         let allow: Vec<IpAddr> = params.list("allow");
         if allow.is_empty() {
-            let message = format!("`allow` names nobody, so that nobody can command `{name}`");
+            let message = format!("`allow` is empty, so that no address may command `{name}`");
             params.refuse("allow", &message, "name addresses: allow = [\"10.0.1.2\"]");
         }
         let domain: String = params.required("domain")?;
@@ -172,8 +172,12 @@ impl Module<Message> for Shell {
         &KIND
     }
 
-    fn stage(&self, entered: Option<usize>, _attrs: &mut Attrs) -> Result<Made<Message>, Refused> {
-        Ok(Made {
+    fn stage(
+        &self,
+        entered: Option<usize>,
+        _attrs: &mut Attrs,
+    ) -> Result<StageAndNext<Message>, Refused> {
+        Ok(StageAndNext {
             stage: Box::new(ShellStage {
                 shell: self.clone(),
                 way: way_of_leaf(entered),
@@ -294,7 +298,9 @@ fn look(outcome: &Receiver<Outcome>) -> Option<Outcome> {
     match outcome.try_recv() {
         Ok(outcome) => Some(outcome),
         Err(TryRecvError::Empty) => None,
-        Err(TryRecvError::Disconnected) => Some(Err("nobody has seen to it".to_owned())),
+        Err(TryRecvError::Disconnected) => Some(Err(
+            "the node dropped the command before it was run".to_owned(),
+        )),
     }
 }
 

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use ashway_abi::Count;
 use ashway_path::attrs::Attrs;
-use ashway_path::module::{Kind, Made, Module, Refused};
+use ashway_path::module::{Kind, Module, Refused, StageAndNext};
 use ashway_path::sim::Random;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 use ashway_path::time::Time;
@@ -69,12 +69,16 @@ impl Module<Message> for Source {
         &KIND
     }
 
-    fn stage(&self, entered: Option<usize>, attrs: &mut Attrs) -> Result<Made<Message>, Refused> {
+    fn stage(
+        &self,
+        entered: Option<usize>,
+        attrs: &mut Attrs,
+    ) -> Result<StageAndNext<Message>, Refused> {
         let rate = within(attrs, RATE, 1, 1..=1_000_000_000)?;
         let count = within(attrs, COUNT, u64::MAX, 0..=u64::MAX)?;
         let shortest = Probe::SHORTEST as u64;
         let len = within(attrs, LEN, 64, shortest..=65_507)? as usize;
-        Ok(Made {
+        Ok(StageAndNext {
             stage: Box::new(SourceStage {
                 module: self.name.clone(),
                 way: way_of_leaf(entered),

@@ -31,7 +31,7 @@ use std::io;
 use std::sync::Arc;
 
 use ashway_path::attrs::Attrs;
-use ashway_path::module::{Kind, Made, Module, Param, Refused};
+use ashway_path::module::{Kind, Module, Param, Refused, StageAndNext};
 use ashway_path::read::Params;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 use ashway_path::time::Time;
@@ -201,8 +201,12 @@ impl Module<Message> for Tap {
         })
     }
 
-    fn stage(&self, entered: Option<usize>, attrs: &mut Attrs) -> Result<Made<Message>, Refused> {
-        Ok(Made {
+    fn stage(
+        &self,
+        entered: Option<usize>,
+        attrs: &mut Attrs,
+    ) -> Result<StageAndNext<Message>, Refused> {
+        Ok(StageAndNext {
             stage: Box::new(TapStage {
                 path: attrs.text(PATH).unwrap_or(&self.name).into(),
                 tap: self.clone(),

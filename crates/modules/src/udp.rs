@@ -26,7 +26,7 @@ use std::sync::Arc;
 use ashway_abi::{Count, context::flag};
 use ashway_path::attrs::{Attrs, names};
 use ashway_path::demand::Demand;
-use ashway_path::module::{Kind, Made, Module, Next, Refused};
+use ashway_path::module::{Kind, Module, Next, Refused, StageAndNext};
 use ashway_path::service::Service;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 use ashway_wire::checksum::{Sum, pseudo_v4, pseudo_v6};
@@ -70,9 +70,13 @@ impl Module<Message> for Udp {
         &KIND
     }
 
-    fn stage(&self, entered: Option<usize>, attrs: &mut Attrs) -> Result<Made<Message>, Refused> {
+    fn stage(
+        &self,
+        entered: Option<usize>,
+        attrs: &mut Attrs,
+    ) -> Result<StageAndNext<Message>, Refused> {
         attrs.set(names::PROTOCOL, u64::from(PROTOCOL_UDP));
-        Ok(Made {
+        Ok(StageAndNext {
             stage: Box::new(UdpStage {
                 module: self.name.clone(),
                 way: way(entered, UP),

@@ -178,7 +178,7 @@ fn what_is_wrong_is_said_with_the_next_step() {
         ),
         (
             "kind = 'shell'",
-            "`allow` names nobody, so that nobody can command `m`; name addresses: allow = [\"10.0.1.2\"]",
+            "`allow` is empty, so that no address may command `m`; name addresses: allow = [\"10.0.1.2\"]",
         ),
         (
             "kind = 'shell'\nallow = ['everybody']",

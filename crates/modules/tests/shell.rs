@@ -274,7 +274,7 @@ fn an_outcome_may_come_later_or_never() {
     drop(asked.remove(0));
     assert_eq!(
         replies(&wake(&mut path, 3), them(5000)),
-        ["error: nobody has seen to it"]
+        ["error: the node dropped the command before it was run"]
     );
     assert!(wake(&mut path, 4999).is_empty());
     let late = wake(&mut path, 5001);

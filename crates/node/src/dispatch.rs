@@ -282,7 +282,7 @@ impl Node {
     }
 
     /// Loads the entry program for an interface's present table; nothing runs it
-    /// yet. `None` without XDP.
+    /// yet. `None` without a kernel tier.
     pub(super) fn load_entry(
         &self,
         iface: usize,

@@ -22,7 +22,7 @@ use ashway_api::answer;
 use ashway_kernel::News;
 use ashway_kernel::neighbour::{Neighbour, Tables};
 use ashway_modules::mac::Mac;
-use ashway_path::places::{PathId, Places};
+use ashway_path::places::{IdMap, PathId};
 
 use super::Node;
 use ashway_worker::order::Order;
@@ -44,21 +44,21 @@ type Key = (u16, IpAddr);
 
 /// A place in the order in which next hops are asked about: those that were asked about
 /// before come behind all others.
-type Place = u64;
+type QueueRank = u64;
 
 /// Of the turns of those that were asked about.
-const ASKED: Place = 1 << 63;
+const ASKED: QueueRank = 1 << 63;
 
 /// Next hops by interface and address.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
     hops: HashMap<Key, NextHop>,
     /// What each path sends to.
-    wanted: Places<Key>,
+    wanted: IdMap<Key>,
     /// Neighbours whose hardware address is known.
     known: HashMap<Key, Neighbour>,
     /// Who is asked about next, and since when it has waited.
-    turns: BTreeMap<Place, (Instant, Key)>,
+    turns: BTreeMap<QueueRank, (Instant, Key)>,
     /// How many turns were given.
     given: u64,
     /// How many were asked about since the last look.
@@ -81,7 +81,7 @@ struct NextHop {
     is_looked_up: bool,
     /// How many paths send there.
     paths: u32,
-    turn: Place,
+    turn: QueueRank,
 }
 
 /// What a path that comes is told of the hardware address of its next hop.
@@ -149,7 +149,7 @@ impl Neighbours {
     }
 
     /// Gives a next hop its turn.
-    fn queue(&mut self, to: Key, now: Instant, was_asked: bool) -> Place {
+    fn queue(&mut self, to: Key, now: Instant, was_asked: bool) -> QueueRank {
         self.given += 1;
         let turn = self.given | if was_asked { ASKED } else { 0 };
         self.turns.insert(turn, (now, to));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ashway_modules::relay::NotPromotable;
-use ashway_path::places::{Ids, PathId, Places};
+use ashway_path::places::{IdMap, Ids, PathId};
 use ashway_path::stage::Direction;
 use indexmap::IndexSet;
 
@@ -36,7 +36,7 @@ const REASONS: usize = 64;
 pub(super) struct PathRegistry {
     ids: Ids,
     names: HashMap<Arc<str>, PathId>,
-    paths: Places<NodePath>,
+    paths: IdMap<NodePath>,
     /// Those that are bound to a handler, in the order in which they came.
     bound: IndexSet<PathId>,
     /// The modules that paths were created from; few.

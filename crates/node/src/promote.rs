@@ -153,8 +153,11 @@ impl Node {
     ) -> Result<Job, NotPromoted> {
         let (Some(maps), true) = (&self.maps, self.has_xdp(path)) else {
             return Err(NotPromoted::new(
-                format!("path `{}` is on an interface without XDP", path.name),
-                "`ashway doctor` says what XDP needs here",
+                format!(
+                    "path `{}` is on an interface without a kernel tier",
+                    path.name
+                ),
+                "`ashway doctor` says what the kernel tier needs here",
             ));
         };
         let mut alone = path.ifaces.iter();

@@ -143,8 +143,8 @@ impl Node {
         let has_xdp = |(end, _): &(Attachment, Filter)| self.ifaces[end.iface()].xdp.is_some();
         if self.maps.is_none() || !ends.iter().all(has_xdp) {
             return Err(stays(
-                "it is on an interface without XDP",
-                "`ashway doctor` says what XDP needs here",
+                "it is on an interface without a kernel tier",
+                "`ashway doctor` says what the kernel tier needs here",
             ));
         }
         let marks = [rules::PROMOTE_FORWARD, rules::PROMOTE_BACKWARD];

@@ -126,9 +126,9 @@ fn handler(node: &Node, id: HandlerId, run: &HashSet<HandlerId>) -> Handler {
         file: version.file.display().to_string(),
         allow: allow.iter().map(|grant| grant.word().into()).collect(),
         params: version.params.iter().map(param).collect(),
-        state: version.kept.map(|kept| Declared {
-            bytes: kept.bytes,
-            version: kept.version,
+        state: version.state_range.map(|range| Declared {
+            bytes: range.bytes,
+            version: range.version,
         }),
         in_flows: instance.queue.as_ref().map_or(0, Queue::in_flows),
         former: former.collect(),

@@ -330,8 +330,8 @@ impl Node {
             digest: version.digest.clone(),
             before: last.digest.clone(),
             file: version.file.display().to_string(),
-            state: version.kept.map(|kept| HandedOn {
-                version: kept.version,
+            state: version.state_range.map(|range| HandedOn {
+                version: range.version,
                 kept_bytes: state_transfer.map_or(0, |state_transfer| state_transfer.bytes),
                 migrated_from: state_transfer.and_then(|state_transfer| state_transfer.migrate),
             }),
@@ -436,7 +436,7 @@ pub(super) fn check(
             ));
         }
     }
-    state_transfer(last.kept, next.kept, next.compiled.migrates())
+    state_transfer(last.state_range, next.state_range, next.compiled.migrates())
         .map_err(|why| refused(why.to_string(), why.hint()))
 }
 

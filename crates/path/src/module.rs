@@ -62,11 +62,11 @@ pub trait Module<M> {
     /// # Errors
     ///
     /// Why no path with these attributes can pass through here.
-    fn stage(&self, entered: Option<usize>, attrs: &mut Attrs) -> Result<Made<M>, Refused>;
+    fn stage(&self, entered: Option<usize>, attrs: &mut Attrs) -> Result<StageAndNext<M>, Refused>;
 }
 
 /// A module's contribution to a path.
-pub struct Made<M> {
+pub struct StageAndNext<M> {
     /// Its stage.
     pub stage: Box<dyn Stage<M>>,
     /// Where the path goes on.

@@ -1,7 +1,7 @@
 //! Where things are that come and go, by ids that never mean another one.
 //!
 //! An id is a place and how many had it before. Who hands ids out ([`Ids`]) and who
-//! keeps things by them ([`Places`]) are two, because they may be two threads: one
+//! keeps things by them ([`IdMap`]) are two, because they may be two threads: one
 //! names a path at once, the other takes it in when it gets to it.
 
 use std::fmt;
@@ -60,18 +60,18 @@ impl Ids {
 
 /// Things by id.
 #[derive(Clone, Debug)]
-pub struct Places<T> {
+pub struct IdMap<T> {
     entries: Vec<Option<(u32, T)>>,
     len: usize,
 }
 
-impl<T> Default for Places<T> {
+impl<T> Default for IdMap<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T> Places<T> {
+impl<T> IdMap<T> {
     /// None.
     #[must_use]
     pub const fn new() -> Self {
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_place_knows_whose_it_is() {
         let mut ids = Ids::default();
-        let mut places = Places::new();
+        let mut places = IdMap::new();
         let first = ids.take();
         assert_eq!(places.put(first, "first"), None);
         ids.give_back(first);

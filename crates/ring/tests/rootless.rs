@@ -1,4 +1,4 @@
-//! The rung without XDP, end to end, as an ordinary user has it: `AF_PACKET` in,
+//! The rung without a kernel tier, end to end, as an ordinary user has it: `AF_PACKET` in,
 //! the host's copy dropped, what nobody wanted given back.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

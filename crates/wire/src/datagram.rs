@@ -1,7 +1,7 @@
 //! The steps from a frame to a UDP message.
 //!
 //! The entry program in the kernel takes the same steps in the same order
-//! (`codegen/entry`), so the rung without XDP means the same by "a message":
+//! (`codegen/entry`), so the rung without a kernel tier means the same by "a message":
 //!
 //! 1. [`Datagram::parse`] finds addresses and ports, behind whatever [`Headers`]
 //!    looks behind, or says that the frame is none of our business; the host's

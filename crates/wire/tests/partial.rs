@@ -8,7 +8,7 @@ const TCP: u8 = 6;
 
 /// A frame, and where the parts of it lie that the definition speaks of.
 #[derive(Clone, Debug)]
-struct Made {
+struct MadeFrame {
     frame: Vec<u8>,
     pseudo: Vec<u8>,
     transport: usize,
@@ -17,7 +17,7 @@ struct Made {
     field: usize,
 }
 
-impl Made {
+impl MadeFrame {
     /// RFC 1071 §1, word by word: the sum of the pseudo-header, and of the datagram or
     /// segment if that is wanted.
     fn sum(&self, whole: bool) -> u16 {
@@ -39,7 +39,14 @@ impl Made {
 
 /// A whole frame of `words` of options or extension headers, with `padding` behind the
 /// packet; the checksum is 0.
-fn make(v6: bool, protocol: u8, tags: usize, words: usize, payload: &[u8], padding: usize) -> Made {
+fn make(
+    v6: bool,
+    protocol: u8,
+    tags: usize,
+    words: usize,
+    payload: &[u8],
+    padding: usize,
+) -> MadeFrame {
     let header = if protocol == UDP { 8 } else { 20 };
     let len = header + payload.len();
     let mut frame = vec![2; 12];
@@ -82,7 +89,7 @@ fn make(v6: bool, protocol: u8, tags: usize, words: usize, payload: &[u8], paddi
     frame.extend(payload);
     let end = frame.len();
     frame.resize(end + padding, 0xee);
-    Made {
+    MadeFrame {
         frame,
         pseudo,
         transport,
@@ -91,7 +98,7 @@ fn make(v6: bool, protocol: u8, tags: usize, words: usize, payload: &[u8], paddi
     }
 }
 
-fn any_made() -> impl Strategy<Value = Made> {
+fn any_made() -> impl Strategy<Value = MadeFrame> {
     (
         any::<bool>(),
         prop_oneof![Just(UDP), Just(TCP)],

@@ -6,7 +6,7 @@
 //! does too, unless the handler has overwritten on its way what led there. The handler
 //! works on the message where it lies, so one that it had changed is as it left it, and says
 //! so. In the kernel tier the instance stays locked until both are taken
-//! ([`ashway_abi::trusted::KEPT`]), so no later message is in that memory.
+//! ([`ashway_abi::trusted::HELD`]), so no later message is in that memory.
 //!
 //! A place that stops again and again is kept once, and counted: in the user tier each
 //! time, in the kernel tier as often as a message was kept.

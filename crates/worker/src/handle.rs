@@ -102,7 +102,7 @@ impl HandlerHandle {
         match self.holds.try_acquire(queue.words()) {
             None => return false,
             Some(Taken::Free) => {}
-            Some(Taken::Kept) => self.take_kept(),
+            Some(Taken::Held) => self.take_kept(),
         }
         true
     }

@@ -62,7 +62,7 @@ pub(crate) enum Taken {
     /// Nobody had it.
     Free,
     /// A program had [kept](trusted::KEPT) a fault under it.
-    Kept,
+    Held,
 }
 
 /// Takes the lock, looking for so long; if it cannot be had, says that it is wanted.
@@ -76,7 +76,7 @@ fn take(lock: &AtomicU32, wanted: &AtomicU32, look: Duration) -> Option<Taken> {
         match try_from(0) {
             Ok(_) => break Taken::Free,
             // Only the worker takes it from there.
-            Err(trusted::KEPT) if try_from(trusted::KEPT).is_ok() => break Taken::Kept,
+            Err(trusted::HELD) if try_from(trusted::HELD).is_ok() => break Taken::Held,
             Err(_) => {}
         }
         let now = monotonic_ns();
@@ -151,9 +151,9 @@ mod tests {
     #[test]
     fn what_a_program_has_kept_is_the_workers() {
         let words = Words::default();
-        words.lock.store(trusted::KEPT, Ordering::Release);
+        words.lock.store(trusted::HELD, Ordering::Release);
         assert!(!words.begins());
-        assert_eq!(words.take(), Some(Taken::Kept));
+        assert_eq!(words.take(), Some(Taken::Held));
         assert_eq!(words.take(), None);
         words.ends();
         assert_eq!(words.take(), Some(Taken::Free));

@@ -1,4 +1,4 @@
-//! The way in and out of an interface by a packet socket: the rung without XDP.
+//! The way in and out of an interface by a packet socket: the rung without a kernel tier.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -14,7 +14,7 @@ use rustix::net::{SendFlags, send};
 use crate::port::{Port, is_down};
 use crate::rows::CounterRow;
 
-/// The way in and out of an interface without XDP.
+/// The way in and out of an interface without a kernel tier.
 #[derive(Debug)]
 pub struct PacketPort {
     /// Hears.

@@ -1,4 +1,4 @@
-//! Messages from packet sockets: the rung without XDP.
+//! Messages from packet sockets: the rung without a kernel tier.
 //!
 //! The kernel still sees every frame; a drop rule at the interface's ingress
 //! keeps matched messages from the host's stack, so that `consume` is true.

@@ -14,7 +14,7 @@ use ashway_abi::{Hop, hop};
 use ashway_config::Share;
 use ashway_memory::SharedArray;
 use ashway_modules::Message;
-use ashway_modules::relay::{self, Way};
+use ashway_modules::relay::{self, RelayHop};
 use ashway_path::path::Path;
 use ashway_path::places::PathId;
 use ashway_path::stage::Direction;
@@ -189,7 +189,7 @@ impl Relays {
     }
 
     /// A hop with what only a node knows of it.
-    fn filled(&self, way: Way, terms: Option<Terms>) -> Hop {
+    fn filled(&self, way: RelayHop, terms: Option<Terms>) -> Hop {
         let out = self.out[way.iface as usize];
         let by_tcx = if out.by_tcx { hop::flag::BY_TCX } else { 0 };
         Hop {

@@ -10,7 +10,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use ashway_codegen::normalise::Kept;
+use ashway_codegen::normalise::StateRange;
 use ashway_handler::Engine;
 use ashway_memory::{AllegedOffset, Memory};
 
@@ -106,8 +106,8 @@ impl StateMismatch {
 ///
 /// Why that is not possible.
 pub fn state_transfer(
-    before: Option<Kept>,
-    next: Option<Kept>,
+    before: Option<StateRange>,
+    next: Option<StateRange>,
     migrates: bool,
 ) -> Result<Option<StateTransfer>, StateMismatch> {
     let Some(before) = before else {
@@ -358,8 +358,9 @@ mod tests {
             std::fs::write(&self.config.file, wat::parse_str(text).unwrap()).unwrap();
             let next = Version::read(&self.config, &self.config.file, &self.engine);
             let next = Arc::new(next.unwrap());
-            let kept = self.handler.shared.version().kept;
-            let state_transfer = state_transfer(kept, next.kept, next.compiled.migrates()).unwrap();
+            let state_range = self.handler.shared.version().state_range;
+            let state_transfer =
+                state_transfer(state_range, next.state_range, next.compiled.migrates()).unwrap();
             let next = ActivateVersion {
                 handler: self.handler.clone(),
                 next,
@@ -432,14 +433,14 @@ mod tests {
 
     #[test]
     fn a_state_is_handed_on_whole_or_not_at_all() {
-        let kept = |offset, bytes, version| {
-            Some(Kept {
+        let range = |offset, bytes, version| {
+            Some(StateRange {
                 offset,
                 bytes,
                 version,
             })
         };
-        let one = kept(64, 8, 1);
+        let one = range(64, 8, 1);
         assert_eq!(state_transfer(None, None, false), Ok(None));
         assert_eq!(state_transfer(None, one, true), Ok(None));
         let same = StateTransfer {
@@ -448,19 +449,19 @@ mod tests {
             bytes: 8,
             migrate: None,
         };
-        assert_eq!(state_transfer(one, kept(128, 8, 1), false), Ok(Some(same)));
+        assert_eq!(state_transfer(one, range(128, 8, 1), false), Ok(Some(same)));
         let older = StateTransfer {
             to: 0,
             migrate: Some(1),
             ..same
         };
-        assert_eq!(state_transfer(one, kept(0, 16, 2), true), Ok(Some(older)));
+        assert_eq!(state_transfer(one, range(0, 16, 2), true), Ok(Some(older)));
         for (next, migrates, says) in [
             (None, true, "declares none"),
-            (kept(0, 16, 1), true, "16 in the file"),
-            (kept(0, 4, 1), true, "4 in the file"),
-            (kept(0, 4, 2), true, "file's has 4"),
-            (kept(0, 8, 2), false, "exports no `migrate`"),
+            (range(0, 16, 1), true, "16 in the file"),
+            (range(0, 4, 1), true, "4 in the file"),
+            (range(0, 4, 2), true, "file's has 4"),
+            (range(0, 8, 2), false, "exports no `migrate`"),
         ] {
             let why = state_transfer(one, next, migrates).unwrap_err();
             assert!(why.to_string().contains(says), "{why}");

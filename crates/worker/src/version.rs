@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ashway_codegen::normalise::{self, Kept, Lines, NormaliseError, normalise};
+use ashway_codegen::normalise::{self, Lines, NormaliseError, StateRange, normalise};
 use ashway_handler::{Compiled, Engine, Param, param};
 use sha2::{Digest, Sha256};
 
@@ -31,7 +31,7 @@ pub struct Version {
     /// Its source lines.
     pub(crate) lines: Lines,
     /// Which of its memory the next version begins with.
-    pub kept: Option<Kept>,
+    pub state_range: Option<StateRange>,
     /// Its code.
     pub compiled: Compiled,
 }
@@ -72,7 +72,7 @@ impl Version {
             file: file.to_owned(),
             params: config.params.clone(),
             lines: module.lines.clone(),
-            kept: module.kept,
+            state_range: module.state_range,
             compiled,
             wasm,
         })

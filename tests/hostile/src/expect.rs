@@ -38,14 +38,14 @@ pub struct End {
     /// The verdict, or why the handler is stopped.
     pub result: Result<Verdict, Cause>,
     /// Where it is stopped.
-    pub place: Place,
+    pub place: StopPlace,
     /// Whether it changed the message.
     pub changed: bool,
 }
 
 /// Where a handler is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum StopPlace {
     /// Not said.
     Anywhere,
     /// At an operator: its name without dots and underscores.
@@ -130,12 +130,12 @@ fn end(text: &str) -> Result<End> {
         None => (text, false),
     };
     let (name, place) = match text.split_once(" at ") {
-        None => (text, Place::Anywhere),
-        Some((name, "here")) => (name, Place::Here),
+        None => (text, StopPlace::Anywhere),
+        Some((name, "here")) => (name, StopPlace::Here),
         Some((name, operator)) => {
             let plain = operator.replace(['.', '_'], "");
             // Once for each line of the corpus.
-            (name, Place::Operator(plain.leak()))
+            (name, StopPlace::Operator(plain.leak()))
         }
     };
     let verdict = Verdict::ALL.into_iter().find(|v| v.name() == name);
@@ -188,12 +188,12 @@ mod tests {
         };
         let consumed = End {
             result: Ok(Verdict::Consume),
-            place: Place::Anywhere,
+            place: StopPlace::Anywhere,
             changed: false,
         };
         let fuel = End {
             result: Err(Cause::Fuel),
-            place: Place::Here,
+            place: StopPlace::Here,
             changed: true,
         };
         assert_eq!(user, Tier::Runs(vec![consumed, fuel]));

@@ -18,4 +18,4 @@ mod corpus;
 mod expect;
 
 pub use corpus::{Entry, corpus};
-pub use expect::{End, Expectation, Memory, Place, Tier, parse};
+pub use expect::{End, Expectation, Memory, StopPlace, Tier, parse};

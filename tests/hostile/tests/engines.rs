@@ -9,7 +9,7 @@ use ashway_abi::Budget;
 use ashway_abi::{Cause, Verdict};
 use ashway_codegen::normalise::{Limits, Module, normalise};
 use ashway_codegen::promote::{Checks, PromoteError};
-use ashway_hostile::{End, Entry, Expectation, Place, Tier, corpus};
+use ashway_hostile::{End, Entry, Expectation, StopPlace, Tier, corpus};
 use ashway_rig::skip::root_for_a_part;
 use ashway_rig::skip_unless_root;
 use ashway_trial::{Activation, Engine, MemoryChoice, NotRun, Setup, Trial, same_end};
@@ -169,10 +169,10 @@ fn hold(
         return Ok(());
     }
     match end.place {
-        Place::Anywhere => Ok(()),
-        Place::Operator(expected) if operator.as_deref() == Some(expected) => Ok(()),
-        Place::Operator(_) => Err(format!("stopped at {operator:?}")),
-        Place::Here => {
+        StopPlace::Anywhere => Ok(()),
+        StopPlace::Operator(expected) if operator.as_deref() == Some(expected) => Ok(()),
+        StopPlace::Operator(_) => Err(format!("stopped at {operator:?}")),
+        StopPlace::Here => {
             let line = place.and_then(|at| module.lines.at(at));
             let number = line.map_or(0, |(_, number)| number as usize);
             let text = entry.text.lines().nth(number.wrapping_sub(1));
@@ -277,7 +277,7 @@ fn an_edited_expectation_is_noticed() {
 fn doctored(expectation: &Expectation, engine: Engine) -> Vec<(&'static str, Expectation)> {
     let nothing = End {
         result: Ok(Verdict::Consume),
-        place: Place::Anywhere,
+        place: StopPlace::Anywhere,
         changed: false,
     };
     let Expectation::Loaded {
@@ -326,7 +326,7 @@ fn doctored(expectation: &Expectation, engine: Engine) -> Vec<(&'static str, Exp
     });
     let result = ends.last().unwrap().result;
     if result.is_err_and(|cause| !in_user || !LOOSE.contains(&cause)) {
-        edit("place", &|end| end.place = Place::Operator("nowhere"));
+        edit("place", &|end| end.place = StopPlace::Operator("nowhere"));
     }
     for number in 0..memory.len() {
         let mut memory = memory.clone();

@@ -313,7 +313,7 @@ fn a_doctored_ledger_is_not_believed() {
     let nothing = ledger(json!({}), json!({}));
     let end = End {
         result: Err(Cause::MemoryBounds),
-        place: ashway_hostile::Place::Anywhere,
+        place: ashway_hostile::StopPlace::Anywhere,
         changed: false,
     };
     let good = ledger(json!({"passed": 1}), json!({"memory_bounds": 1}));

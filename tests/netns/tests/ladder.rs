@@ -275,13 +275,17 @@ fn packet_sockets_without_root() {
         // What asks for the kernel tier is told that there is none.
         let said = text(&ask(&["status"]));
         let stays = "path `even` has `tier = \"kernel\"` and stays in the user tier: path `even` is \
-                     on an interface without XDP";
+                     on an interface without a kernel tier";
         assert!(said.contains(stays), "{said}");
         assert!(!said.contains("path `counter`"), "{said}");
 
         let refused = ask(&["path", "promote", "counter"]);
         assert_eq!(refused.status.code(), Some(3), "{}", text(&refused));
-        assert!(text(&refused).contains("without XDP"), "{}", text(&refused));
+        assert!(
+            text(&refused).contains("without a kernel tier"),
+            "{}",
+            text(&refused)
+        );
 
         let host = UdpSocket::bind("0.0.0.0:7777").unwrap();
         let sum = count(&wire.client_a(7777).unwrap(), 0, 100);

@@ -74,7 +74,7 @@ fn a_tap_on_the_way_to_a_handler_sees_the_same_by_xdp_and_by_sockets() {
             assert!(!refused.status.success(), "{place}, {mode}: {said}");
             let because = match mode {
                 "native" => "the stage `look` stands between `b0` and the handler",
-                _ => "on an interface without XDP",
+                _ => "on an interface without a kernel tier",
             };
             assert!(said.contains(because), "{place}, {mode}: {said}");
             let file = node.config().with_file_name("look.pcapng");

@@ -64,7 +64,7 @@ Exit codes:
 /// that match its paths to WebAssembly handlers. Everything else goes on to the
 /// host, untouched.
 #[derive(Debug, Parser)]
-#[command(version, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(name = "ashway", version, after_help = EXAMPLES, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// Print one JSON document instead of text
     #[arg(short, long, global = true)]

@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use ashway_codegen::normalise::Profile;
 use ashway_codegen::pipe::{
-    self, Cpu, Gauge, Isa, List, Native, Options, PIPES, Plan, Portable, Wanted, Way, compile,
-    parse_with, print_code, print_pipe, user_pipe,
+    self, Cpu, Gauge, Isa, List, Native, Options, PIPES, PipeRequest, Plan, Portable, Strategy,
+    compile, parse_with, print_code, print_pipe, user_pipe,
 };
 use ashway_handler::native::{self, Passes};
 use clap::{Args, Subcommand, ValueEnum};
@@ -196,9 +196,9 @@ fn own(text: &str) -> Result<pipe::Pipe, Failure> {
     let path = PathBuf::from(path);
     let bytes = file::read(&path)?;
     let module = file::module(&path, &bytes, Profile::Library)?;
-    let wanted = Wanted {
+    let wanted = PipeRequest {
         gauge,
-        ..Wanted::default()
+        ..PipeRequest::default()
     };
     user_pipe(&module, export, wanted).map_err(|error| {
         let mut failure = Failure::new(Exit::HandlerRefused, error.to_string()).hint(error.hint());
@@ -341,13 +341,13 @@ fn form(native: Option<&Native>) -> &'static str {
     }
 }
 
-const fn way(way: Way) -> &'static str {
-    match way {
-        Way::Nothing => "nothing",
-        Way::Lanes => "lanes",
-        Way::Folded => "folded",
-        Way::Keystream => "keystream",
-        Way::InOrder => "in order",
+const fn strategy(strategy: Strategy) -> &'static str {
+    match strategy {
+        Strategy::Nothing => "nothing",
+        Strategy::Lanes => "lanes",
+        Strategy::Folded => "folded",
+        Strategy::Keystream => "keystream",
+        Strategy::InOrder => "in order",
     }
 }
 
@@ -363,7 +363,7 @@ fn document(list: &List, native: Option<&Native>) -> Value {
                 "gauge": placed.pipe.gauge().bits(),
                 "commutative": placed.pipe.commutative(),
                 "no_mod": placed.pipe.no_mod(),
-                "way": step.map(|step| way(step.way)),
+                "strategy": step.map(|step| strategy(step.strategy)),
                 "why": step.map(|step| step.why),
             })
         })
@@ -399,12 +399,16 @@ fn summary(list: &List, native: Option<&Native>) -> String {
             vec![
                 placed.name.clone(),
                 placed.pipe.gauge().bits().to_string(),
-                step.map_or("blocks", |step| way(step.way)).to_owned(),
+                step.map_or("blocks", |step| strategy(step.strategy))
+                    .to_owned(),
                 step.map_or("", |step| step.why).to_owned(),
             ]
         })
         .collect();
-    text.push_str(&table::render(&["pipe", "bits", "way", "because"], &rows));
+    text.push_str(&table::render(
+        &["pipe", "bits", "strategy", "because"],
+        &rows,
+    ));
     text
 }
 

@@ -17,7 +17,7 @@ use ashway_wire::{eth, ipv4, vxlan};
 use super::compiled::{CELL_BYTES, Compiled, Constant, Entries, GONE};
 use super::spare;
 use super::tree::{self, Guard, Node};
-use super::view::{Place, Version, View};
+use super::view::{FieldPlace, Version, View};
 use super::walk;
 use crate::bug::{self, Bug};
 use crate::hook;
@@ -210,7 +210,7 @@ fn reach(spec: &Spec) -> Option<i32> {
     let ends = fields.flat_map(|field| {
         let view = |version| View::Plain(version, ipv4::PROTOCOL_UDP);
         [Version::V4, Version::V6].map(|version| match view(version).place(field) {
-            Place::Packet {
+            FieldPlace::Packet {
                 at,
                 bytes,
                 known: false,
@@ -356,16 +356,20 @@ impl Emitter<'_, '_> {
     fn there(&mut self, field: Field, no: Label) {
         let asm = &mut *self.asm;
         match self.view.place(field) {
-            Place::Never => asm.jump(no),
-            Place::Always(_) | Place::Packet { known: true, .. } | Place::Context(_, None) => {}
-            Place::Packet { at, bytes, .. } => parts::need(asm, i32::from(at) + bytes as i32, no),
-            Place::Context(_, Some((at, bit))) => {
+            FieldPlace::Never => asm.jump(no),
+            FieldPlace::Always(_)
+            | FieldPlace::Packet { known: true, .. }
+            | FieldPlace::Context(_, None) => {}
+            FieldPlace::Packet { at, bytes, .. } => {
+                parts::need(asm, i32::from(at) + bytes as i32, no)
+            }
+            FieldPlace::Context(_, Some((at, bit))) => {
                 asm.load(Size::B, R1, R9, at);
                 asm.alu_imm(op::AND, R1, bit);
                 asm.jump_if_imm(op::JEQ, R1, 0, no);
             }
             // The helper knows where the frame ends.
-            Place::Behind(base, offset) => {
+            FieldPlace::Behind(base, offset) => {
                 asm.mov_imm(R2, 0);
                 if let Some(base) = base {
                     asm.load(Size::W, R2, R9, base);
@@ -386,14 +390,14 @@ impl Emitter<'_, '_> {
     fn load(&mut self, field: Field, at: usize, size: Size) {
         let asm = &mut *self.asm;
         match self.view.place(field) {
-            Place::Never => asm.mov_imm(R1, 0),
-            Place::Always(value) => {
+            FieldPlace::Never => asm.mov_imm(R1, 0),
+            FieldPlace::Always(value) => {
                 asm.load_imm(R1, little_endian(&value[at..][..size.bytes() as usize]));
             }
-            Place::Packet { bytes, .. } if at >= bytes => asm.mov_imm(R1, 0),
-            Place::Packet { at: first, .. } => asm.load(size, R1, R7, first + at as i16),
-            Place::Context(first, _) => asm.load(size, R1, R9, first + at as i16),
-            Place::Behind(..) => asm.load(size, R1, R10, RAW + at as i16),
+            FieldPlace::Packet { bytes, .. } if at >= bytes => asm.mov_imm(R1, 0),
+            FieldPlace::Packet { at: first, .. } => asm.load(size, R1, R7, first + at as i16),
+            FieldPlace::Context(first, _) => asm.load(size, R1, R9, first + at as i16),
+            FieldPlace::Behind(..) => asm.load(size, R1, R10, RAW + at as i16),
         }
     }
 
@@ -458,8 +462,10 @@ impl Emitter<'_, '_> {
             // Whole addresses move by double words. Both ends of a copy within
             // the stack have to be aligned.
             let most = match self.view.place(part.field) {
-                Place::Packet { bytes: 16, .. } | Place::Context(..) if whole(part) => Size::D,
-                Place::Behind(..) if !end.is_multiple_of(part.width()) => Size::B,
+                FieldPlace::Packet { bytes: 16, .. } | FieldPlace::Context(..) if whole(part) => {
+                    Size::D
+                }
+                FieldPlace::Behind(..) if !end.is_multiple_of(part.width()) => Size::B,
                 _ => Size::W,
             };
             for (at, size) in pieces(end, part.width(), most) {

@@ -24,7 +24,7 @@ pub(super) enum Version {
 
 /// Where a field is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum FieldPlace {
     /// Nowhere: tests of it fail.
     Never,
     /// It is always this.
@@ -67,7 +67,7 @@ impl View {
         }
     }
 
-    pub(super) fn place(self, field: Field) -> Place {
+    pub(super) fn place(self, field: Field) -> FieldPlace {
         let Self::Plain(version, protocol) = self else {
             return Self::fact(field);
         };
@@ -75,16 +75,16 @@ impl View {
             Version::V4 => (26, 4, eth::TYPE_IPV4),
             Version::V6 => (22, 16, eth::TYPE_IPV6),
         };
-        let known = |at, bytes| Place::Packet {
+        let known = |at, bytes| FieldPlace::Packet {
             at,
             bytes,
             known: true,
         };
         match field {
-            Field::Vlans | Field::Fragment => Place::Always([0; 16]),
-            Field::Vlan0 | Field::Vlan1 | Field::Vni => Place::Never,
-            Field::EtherType => Place::Always(left(kind.to_be_bytes())),
-            Field::Protocol => Place::Always(left([protocol])),
+            Field::Vlans | Field::Fragment => FieldPlace::Always([0; 16]),
+            Field::Vlan0 | Field::Vlan1 | Field::Vni => FieldPlace::Never,
+            Field::EtherType => FieldPlace::Always(left(kind.to_be_bytes())),
+            Field::Protocol => FieldPlace::Always(left([protocol])),
             Field::Source => known(addresses, bytes),
             Field::Destination => known(addresses + bytes as i16, bytes),
             Field::SourcePort => known(version.ports(), 2),
@@ -100,33 +100,33 @@ impl View {
                     Base::L4 => version.ports(),
                 };
                 match i16::try_from(offset).ok().and_then(|o| o.checked_add(base)) {
-                    Some(at) if at < i16::MAX - 4 => Place::Packet {
+                    Some(at) if at < i16::MAX - 4 => FieldPlace::Packet {
                         at,
                         bytes: width.into(),
                         known: false,
                     },
                     // No linear frame is so long.
-                    _ => Place::Never,
+                    _ => FieldPlace::Never,
                 }
             }
         }
     }
 
-    fn fact(field: Field) -> Place {
-        let always = |at| Place::Context(at, None);
+    fn fact(field: Field) -> FieldPlace {
+        let always = |at| FieldPlace::Context(at, None);
         match field {
             Field::Vlans => always(fact::VLANS),
             Field::EtherType => always(fact::ETHERTYPE),
             Field::Protocol => always(fact::PROTOCOL),
             Field::Fragment => always(fact::FRAGMENT),
-            Field::Vlan0 => Place::Context(fact::VLAN, Some((fact::VLANS, 1))),
-            Field::Vlan1 => Place::Context(fact::VLAN + 2, Some((fact::VLANS, 2))),
+            Field::Vlan0 => FieldPlace::Context(fact::VLAN, Some((fact::VLANS, 1))),
+            Field::Vlan1 => FieldPlace::Context(fact::VLAN + 2, Some((fact::VLANS, 2))),
             Field::Source => always(fact::SOURCE),
             Field::Destination => always(fact::DESTINATION),
             Field::SourcePort => always(fact::SOURCE_PORT),
             Field::DestinationPort => always(fact::DESTINATION_PORT),
-            Field::Vni => Place::Context(fact::VNI, Some((fact::VNI_THERE, 1))),
-            Field::Raw { base, offset, .. } => Place::Behind(
+            Field::Vni => FieldPlace::Context(fact::VNI, Some((fact::VNI_THERE, 1))),
+            Field::Raw { base, offset, .. } => FieldPlace::Behind(
                 match base {
                     Base::Eth => None,
                     Base::L3 => Some(fact::NETWORK),
@@ -142,8 +142,8 @@ impl View {
         match guard {
             Guard::Layer(_) => (self != Self::Facts).then_some(true),
             Guard::Test(test) => match self.place(test.field) {
-                Place::Never => Some(false),
-                Place::Always(value) => {
+                FieldPlace::Never => Some(false),
+                FieldPlace::Always(value) => {
                     let bits = value.iter().zip(test.mask).zip(test.value);
                     Some(
                         bits.into_iter()

@@ -1,7 +1,7 @@
 //! Keeps what stopped a handler in the kernel tier, to be replayed.
 //!
 //! The frame goes to the trusted words, and the instance stays locked for the worker
-//! ([`trusted::KEPT`]), which takes both frame and memory and frees it: so the memory is
+//! ([`trusted::HELD`]), which takes both frame and memory and frees it: so the memory is
 //! as the handler has left it, whatever comes meanwhile, which waits in the ring as
 //! behind any activation on another CPU. The worker says how often that may happen
 //! ([`trusted::FAULT_WANTED`]); else the instance is free at once. It is told of a wanted
@@ -45,7 +45,7 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec) {
     asm.mov_imm(R2, 0);
     hook::load_bytes(asm);
     asm.jump_if_imm(op::JNE, R0, 0, lost);
-    asm.store_imm(Size::W, R7, trusted::LOCK as i16, trusted::KEPT as i32);
+    asm.store_imm(Size::W, R7, trusted::LOCK as i16, trusted::HELD as i32);
     asm.jump(tell);
     asm.bind(lost);
     unlock(asm);

@@ -244,7 +244,7 @@ pub struct Module<'a> {
     /// By how many bytes it makes a message longer at most.
     pub grows: u32,
     /// What of its memory outlives a version, if the file says.
-    pub kept: Option<super::Kept>,
+    pub state_range: Option<super::StateRange>,
     /// Source lines, if the file carries DWARF.
     pub lines: super::Lines,
 }

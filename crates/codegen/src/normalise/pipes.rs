@@ -20,7 +20,8 @@ use super::read::{Reader, within};
 use super::state::Segments;
 use super::tables::Scratch;
 use crate::pipe::{
-    Gauge, List, MAX_PIPES, MAX_TEXT_BYTES, Op, ParseError, Pipe, Wanted, parse_with, user_pipe,
+    Gauge, List, MAX_PIPES, MAX_TEXT_BYTES, Op, ParseError, Pipe, PipeRequest, parse_with,
+    user_pipe,
 };
 use ashway_abi::{Cause, HostCall};
 
@@ -207,9 +208,9 @@ impl<'a> Reader<'a, '_> {
             });
             alone.exports.push((name.clone(), 0));
         }
-        let wanted = Wanted {
+        let wanted = PipeRequest {
             gauge: Some(*gauge),
-            ..Wanted::default()
+            ..PipeRequest::default()
         };
         let hint = "export a function (word, state...) -> (word, state...) of straight code";
         user_pipe(&alone, export, wanted).map_err(|error| (error.to_string(), hint.into()))

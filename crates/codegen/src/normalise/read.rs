@@ -7,7 +7,7 @@ use super::imports::{is_handler, signature};
 use super::ir::{FileOffset, Function, Module};
 use super::limits::{Limits, MOST_TYPED_TABLES};
 use super::state::{self, Uses};
-use super::{Lines, Profile, fuel, kept, lines, pipes, recursion, references, segments};
+use super::{Lines, Profile, fuel, lines, pipes, recursion, references, segments, state_range};
 use ashway_abi::HostCall;
 use ashway_abi::memory::STATE_GLOBALS;
 use std::collections::HashMap;
@@ -283,7 +283,7 @@ impl<'a> Reader<'a, '_> {
             return version(section);
         }
         if section.name() == ashway_abi::STATE_SECTION {
-            self.module.kept = Some(kept::read(section)?);
+            self.module.state_range = Some(state_range::read(section)?);
         }
         if section.name() == ashway_abi::PIPES_SECTION {
             self.pipes = Some(pipes::text(section)?);
@@ -341,8 +341,8 @@ impl<'a> Reader<'a, '_> {
         if self.profile == Profile::Handler {
             self.check_handler()?;
         }
-        if let Some(kept) = self.module.kept {
-            kept.check(self.module.initial_pages)?;
+        if let Some(state_range) = self.module.state_range {
+            state_range.check(self.module.initial_pages)?;
         }
         let imports = self.imports.len() as u32;
         for (index, name) in self.names {

@@ -46,7 +46,7 @@ pub use parse::{MAX_TEXT_BYTES, PIPES, ParseError, parse, parse_with};
 pub use portable::Portable;
 pub use primitive::{ADLER_MODULUS, CRC32, CRC32C, Crc, Primitive};
 pub use print::{print_code, print_pipe};
-pub use wasm::{UserPipeError, Wanted, user_pipe};
+pub use wasm::{PipeRequest, UserPipeError, user_pipe};
 pub use x86::{
-    CHUNK_BYTES, Cpu, Direction, Isa, Layout, Native, Options, Step, Unsupported, Way, compile,
+    CHUNK_BYTES, Cpu, Direction, Isa, Layout, Native, Options, Step, Strategy, Unsupported, compile,
 };

@@ -14,7 +14,7 @@ use super::ir::{Binary, Count, Gauge, Op, Pipe, Shift, Update, Value};
 
 /// What is known of a value.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
+pub(super) struct LowBits {
     /// Its lowest bits come out right.
     pub(super) low: bool,
     /// It has no others.
@@ -23,88 +23,88 @@ pub(super) struct Known {
 
 /// What is known of each value of a body of `width` on words of `gauge`. `largest`
 /// is the table's largest entry.
-pub(super) fn known(ops: &[Op], width: Gauge, gauge: Gauge, largest: u64) -> Vec<Known> {
-    let mut all: Vec<Known> = Vec::new();
+pub(super) fn known(ops: &[Op], width: Gauge, gauge: Gauge, largest: u64) -> Vec<LowBits> {
+    let mut all: Vec<LowBits> = Vec::new();
     for op in ops {
         let of = |value: Value| all[value.index()];
-        let both = |left: Value, right: Value| Known {
+        let both = |left: Value, right: Value| LowBits {
             low: of(left).low && of(right).low,
             exact: of(left).exact && of(right).exact,
         };
         let next = match *op {
-            _ if width == gauge => Known {
+            _ if width == gauge => LowBits {
                 low: true,
                 exact: true,
             },
-            Op::Input => Known {
+            Op::Input => LowBits {
                 low: true,
                 exact: true,
             },
-            Op::Const(constant) => Known {
+            Op::Const(constant) => LowBits {
                 low: true,
                 exact: constant <= gauge.mask(),
             },
-            Op::Register(_) => Known {
+            Op::Register(_) => LowBits {
                 low: true,
                 exact: false,
             },
             // These depend on the width.
             Op::Swap(_) | Op::ShiftBy(..) | Op::Count(Count::Leading | Count::Trailing, _) => {
-                Known {
+                LowBits {
                     low: false,
                     exact: false,
                 }
             }
             Op::Binary(op, left, right) => {
-                let Known { low, exact } = both(left, right);
+                let LowBits { low, exact } = both(left, right);
                 let one = of(left).exact || of(right).exact;
                 match op {
-                    Binary::Add | Binary::Sub | Binary::Mul => Known { low, exact: false },
-                    Binary::And => Known {
+                    Binary::Add | Binary::Sub | Binary::Mul => LowBits { low, exact: false },
+                    Binary::And => LowBits {
                         low,
                         exact: low && one,
                     },
-                    Binary::Or | Binary::Xor => Known { low, exact },
+                    Binary::Or | Binary::Xor => LowBits { low, exact },
                     Binary::Min | Binary::Max | Binary::Equal | Binary::Below => {
-                        Known { low: exact, exact }
+                        LowBits { low: exact, exact }
                     }
                 }
             }
             Op::Shift(op, value, bits) => {
-                let Known { low, exact } = of(value);
+                let LowBits { low, exact } = of(value);
                 match op {
-                    Shift::Left => Known {
+                    Shift::Left => LowBits {
                         low: low && bits < gauge.bits(),
                         exact: false,
                     },
                     // Exact and narrower than the width: its sign is 0.
                     Shift::Right | Shift::RightSigned => {
                         let right = exact && bits < gauge.bits();
-                        Known {
+                        LowBits {
                             low: right,
                             exact: right,
                         }
                     }
-                    Shift::RotateLeft => Known {
+                    Shift::RotateLeft => LowBits {
                         low: false,
                         exact: false,
                     },
                 }
             }
             // Above an exact value there are no ones, but zeros.
-            Op::Count(Count::Ones, value) => Known {
+            Op::Count(Count::Ones, value) => LowBits {
                 low: of(value).exact,
                 exact: of(value).exact,
             },
             Op::Select(condition, one, other) => {
-                let Known { low, exact } = both(one, other);
+                let LowBits { low, exact } = both(one, other);
                 let chosen = of(condition).exact;
-                Known {
+                LowBits {
                     low: low && chosen,
                     exact: exact && chosen,
                 }
             }
-            Op::Table(value) => Known {
+            Op::Table(value) => LowBits {
                 low: of(value).low,
                 exact: of(value).low && largest <= gauge.mask(),
             },

@@ -23,7 +23,7 @@ use crate::normalise::ir::{FileOffset, Function, OpKind};
 
 /// What is asked of a function.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted {
+pub struct PipeRequest {
     /// Words of fewer bits than the function computes with; `None`: of as many.
     pub gauge: Option<Gauge>,
     /// Its writer claims that the data passes unchanged.
@@ -119,7 +119,11 @@ impl UserPipeError {
 /// let total = user_pipe(&module, "total", Wanted::default()).unwrap();
 /// assert!(total.commutative() && total.no_mod());
 /// ```
-pub fn user_pipe(module: &Module<'_>, export: &str, wanted: Wanted) -> Result<Pipe, UserPipeError> {
+pub fn user_pipe(
+    module: &Module<'_>,
+    export: &str,
+    wanted: PipeRequest,
+) -> Result<Pipe, UserPipeError> {
     let named = module.exports.iter().find(|(name, _)| name == export);
     let Some((_, index)) = named else {
         return Err(UserPipeError::NoExport {
@@ -431,7 +435,7 @@ fn reason(operator: &Operator<'_>) -> &'static str {
 }
 
 impl Body {
-    fn pipe(self, name: &str, gauge: Gauge, wanted: Wanted) -> Result<Pipe, UserPipeError> {
+    fn pipe(self, name: &str, gauge: Gauge, wanted: PipeRequest) -> Result<Pipe, UserPipeError> {
         let reductions: Vec<Option<(Reduce, Value)>> = (0..self.results.len() - 1)
             .map(|state| self.reduction(state, gauge))
             .collect();

@@ -1,7 +1,7 @@
 //! The walk over functions, and what all parts of it share.
 
 use super::control::Control;
-use super::error::{Place, PromoteError};
+use super::error::{CodePlace, PromoteError};
 use super::frame::{Home, Layout, Plan};
 use super::fuel::SlowCharge;
 use super::looks::Looks;
@@ -267,14 +267,14 @@ impl<'e> Emitter<'e> {
     fn check_size(&self) -> Result<(), PromoteError> {
         if self.body.stack.len() > MOST_OPERANDS {
             return Err(PromoteError::Frames {
-                place: Place::new(self.at, &self.shape.module.lines),
+                place: CodePlace::new(self.at, &self.shape.module.lines),
                 found: self.body.stack.len() * 8,
                 most: context::FRAMES_BYTES,
             });
         }
         if self.is_too_long() {
             return Err(PromoteError::TooLong {
-                place: Place::new(self.at, &self.shape.module.lines),
+                place: CodePlace::new(self.at, &self.shape.module.lines),
                 most: MOST_INSNS,
             });
         }

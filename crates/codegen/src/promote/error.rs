@@ -7,21 +7,21 @@ use wasmparser::Operator;
 
 /// A place in the author's code.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct CodePlace {
     /// Offset in the Wasm file.
     pub at: FileOffset,
     /// File and line, if the Wasm file carries DWARF.
     pub line: Option<(String, u32)>,
 }
 
-impl Place {
+impl CodePlace {
     pub(super) fn new(at: FileOffset, lines: &Lines) -> Self {
         let line = lines.at(at).map(|(file, line)| (file.to_owned(), line));
         Self { at, line }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for CodePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.line {
             Some((file, line)) => write!(f, "{file}:{line}"),
@@ -40,7 +40,7 @@ pub enum PromoteError {
     #[error("{place}: `{op}` has no eBPF counterpart")]
     NoCounterpart {
         /// The operator's place.
-        place: Place,
+        place: CodePlace,
         /// Its name in the Wasm text format.
         op: String,
     },
@@ -49,7 +49,7 @@ pub enum PromoteError {
     #[error("{place}: `{call}` is a call of the user tier")]
     UserTierOnly {
         /// Where it is called.
-        place: Place,
+        place: CodePlace,
         /// Its name.
         call: &'static str,
     },
@@ -58,7 +58,7 @@ pub enum PromoteError {
     #[error("{place}: {why}")]
     Pipe {
         /// Where it is run.
-        place: Place,
+        place: CodePlace,
         /// What is missing.
         why: String,
     },
@@ -67,7 +67,7 @@ pub enum PromoteError {
     #[error("{place}: the functions' frames take {found} bytes, {most} are there")]
     Frames {
         /// The function with the largest frame.
-        place: Place,
+        place: CodePlace,
         /// Bytes along the most expensive chain of calls.
         found: usize,
         /// Bytes there are.
@@ -79,7 +79,7 @@ pub enum PromoteError {
     #[error("{place}: the handler takes more than {most} eBPF instructions")]
     TooLong {
         /// How far the translation came.
-        place: Place,
+        place: CodePlace,
         /// Instructions there can be.
         most: usize,
     },
@@ -95,7 +95,7 @@ pub enum PromoteError {
 impl PromoteError {
     /// Where in the author's code, if it is one place.
     #[must_use]
-    pub const fn place(&self) -> Option<&Place> {
+    pub const fn place(&self) -> Option<&CodePlace> {
         match self {
             Self::NoCounterpart { place, .. }
             | Self::UserTierOnly { place, .. }

@@ -10,7 +10,7 @@
 
 use super::Shape;
 use super::emitter::MOST_INSNS;
-use super::error::{Place, PromoteError};
+use super::error::{CodePlace, PromoteError};
 use crate::bug::{self, Bug};
 use crate::normalise::Module;
 use crate::normalise::ir::{Function, OpKind};
@@ -26,7 +26,7 @@ use wasmparser::{Operator, ValType};
 const LOCAL_REGS: [Reg; 5] = [Reg::R6, Reg::R7, Reg::R8, Reg::R5, Reg::R4];
 
 /// Those of [`LOCAL_REGS`] that are never scratch: helpers keep them.
-const KEPT: usize = 3;
+const CALLEE_SAVED: usize = 3;
 
 /// Scratch registers, as a bit set: `r0`-`r5`.
 pub(super) const SCRATCH: u8 = 0b11_1111;
@@ -244,7 +244,7 @@ impl Plan {
             let code = largest.map(|f| &module.functions[*f as usize].code);
             let at = code.and_then(|code| code.first()).map_or(0, |op| op.at);
             return Err(PromoteError::Frames {
-                place: Place::new(at, &module.lines),
+                place: CodePlace::new(at, &module.lines),
                 found,
                 most: context::FRAMES_BYTES,
             });
@@ -347,7 +347,7 @@ fn components(shape: &Shape<'_>) -> Result<Components, PromoteError> {
     let found = crate::components::components(functions.len(), [shape.entry as usize], edges);
     if let Some(at) = too_long {
         return Err(PromoteError::TooLong {
-            place: Place::new(at, &shape.module.lines),
+            place: CodePlace::new(at, &shape.module.lines),
             most: MOST_INSNS,
         });
     }
@@ -374,7 +374,7 @@ fn registers(shape: &Shape<'_>, function: &Function<'_>) -> &'static [Reg] {
     } else if shape.memory == MemoryKind::Array
         || function.code.iter().any(|op| wants_all(&op.kind))
     {
-        &LOCAL_REGS[..KEPT]
+        &LOCAL_REGS[..CALLEE_SAVED]
     } else {
         &LOCAL_REGS
     }

@@ -59,7 +59,7 @@ mod tick;
 mod words;
 
 pub use emitter::emit;
-pub use error::{Place, PromoteError};
+pub use error::{CodePlace, PromoteError};
 pub(crate) use host::begin_log;
 pub use looks::Looks;
 pub use recursion::recurses;

@@ -2,7 +2,7 @@
 
 use super::PromoteError;
 use super::emitter::Emitter;
-use super::error::{Place, operator_name};
+use super::error::{CodePlace, operator_name};
 use super::frame::is_wide;
 use super::stack::At;
 use crate::normalise::ir::{Global, Op, OpKind};
@@ -18,7 +18,7 @@ impl<'e> Emitter<'e> {
             OpKind::ChargeBulk => self.charge_bulk(),
             OpKind::Host(call) if !call.in_kernel_tier() => {
                 return Err(PromoteError::UserTierOnly {
-                    place: Place::new(self.at, &self.shape.module.lines),
+                    place: CodePlace::new(self.at, &self.shape.module.lines),
                     call: call.name(),
                 });
             }
@@ -96,7 +96,7 @@ impl<'e> Emitter<'e> {
 
     fn no_counterpart(&self, operator: &Operator<'_>) -> PromoteError {
         PromoteError::NoCounterpart {
-            place: Place::new(self.at, &self.shape.module.lines),
+            place: CodePlace::new(self.at, &self.shape.module.lines),
             op: operator_name(operator),
         }
     }

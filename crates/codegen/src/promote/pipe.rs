@@ -6,13 +6,13 @@
 use super::Shape;
 use super::bulk::HELPER_CHUNK;
 use super::emitter::Emitter;
-use super::error::{Place, PromoteError};
+use super::error::{CodePlace, PromoteError};
 use super::frame::PIPES;
 use super::memory::ARRAY_BASE;
 use super::message::{MD, PACKET_END, PAYLOAD};
 use super::tick::Tick;
 use crate::bug::{self, Bug};
-use crate::pipe::ebpf::{KernelList, MemoryAt, Places, Way};
+use crate::pipe::ebpf::{CopyPlaces, KernelList, MemoryAt, Transfer};
 use Reg::{R0, R1, R2, R3, R9};
 use ashway_abi::MemoryKind;
 use ashway_abi::{Cause, HostCall, context};
@@ -27,13 +27,13 @@ impl Emitter<'_> {
         let shape: &Shape<'_> = self.shape;
         let one = &shape.module.pipes.lists[list as usize];
         let kernel = KernelList::new(&one.list).map_err(|why| PromoteError::Pipe {
-            place: Place::new(self.at, &shape.module.lines),
+            place: CodePlace::new(self.at, &shape.module.lines),
             why: why.to_string(),
         })?;
         let way = match call {
-            HostCall::PipeRead => Way::Read,
-            HostCall::PipeWrite => Way::Write,
-            _ => Way::InPlace,
+            HostCall::PipeRead => Transfer::Read,
+            HostCall::PipeWrite => Transfer::Write,
+            _ => Transfer::InPlace,
         };
         self.park_all(|this| this.run_list(&kernel, way, one.place(&shape.module.pipes)));
         Ok(())
@@ -42,8 +42,8 @@ impl Emitter<'_> {
     /// The bounds are those of `msg_write` and `msg_read` (`bulk.rs`), and so is the
     /// time: it is there before the loop begins, as long as there is no more than a
     /// message has.
-    fn run_list(&mut self, list: &KernelList, way: Way, registers: u32) {
-        if way == Way::InPlace {
+    fn run_list(&mut self, list: &KernelList, way: Transfer, registers: u32) {
+        if way == Transfer::InPlace {
             self.operands_into(&[R1, R3]);
             self.asm.mov_imm(R2, 0);
         } else {
@@ -53,7 +53,7 @@ impl Emitter<'_> {
             }
         }
         self.check_memory(R1);
-        if way == Way::Write {
+        if way == Transfer::Write {
             self.mark_dirty();
         }
         let (way, memory) = match self.shape.memory {
@@ -67,14 +67,14 @@ impl Emitter<'_> {
             from: self.asm.label(),
             back: self.asm.label(),
         };
-        let places = Places {
+        let places = CopyPlaces {
             registers: self.shape.layout.state_offset() as u32 + registers,
             scratch: PIPES,
             payload: PAYLOAD,
             end: PACKET_END,
             way,
             memory,
-            writes: way != Way::InPlace || !list.list().no_mod(),
+            writes: way != Transfer::InPlace || !list.list().no_mod(),
             tick: Some((tick.from, tick.back)),
         };
         let trap = self.trap(Cause::MessageBounds);
@@ -95,8 +95,8 @@ impl Emitter<'_> {
 
     /// Over an array, where no packet pointer moves: what is read is brought to memory
     /// first, and passes there. The time for both is there before either begins.
-    fn read_in(&mut self, way: Way) -> Way {
-        if way != Way::Read {
+    fn read_in(&mut self, way: Transfer) -> Transfer {
+        if way != Transfer::Read {
             self.reserve_ticks(R3, CHUNK, &[R1, R2, R3]);
             return way;
         }
@@ -114,6 +114,6 @@ impl Emitter<'_> {
             self.asm.load(Size::D, register, R9, at);
         }
         self.asm.mov_imm(R2, 0);
-        Way::InPlace
+        Transfer::InPlace
     }
 }

@@ -16,7 +16,7 @@
 //! of its own (`tick.rs`).
 
 use super::emitter::{Emitter, Facts, Site, width};
-use super::error::{Place, PromoteError};
+use super::error::{CodePlace, PromoteError};
 use super::frame::Home;
 use super::stack::At;
 use super::tick::Tick;
@@ -53,7 +53,7 @@ pub(super) struct SlowPop {
 
 /// Something of a frame that outlives a call.
 #[derive(Clone, Copy, Debug)]
-enum Kept {
+enum SavedWord {
     Reg(Reg),
     /// At this offset of the context.
     Slot(i16),
@@ -136,15 +136,15 @@ impl Emitter<'_> {
         let kept = self.kept(below);
         if kept.len() > slots as usize {
             return Err(PromoteError::Frames {
-                place: Place::new(self.at, &self.shape.module.lines),
+                place: CodePlace::new(self.at, &self.shape.module.lines),
                 found: WORD as usize * kept.len(),
                 most: WORD as usize * slots as usize,
             });
         }
         for ((kept, size), word) in kept.into_iter().zip(0..) {
             let reg = match kept {
-                Kept::Reg(reg) => reg,
-                Kept::Slot(slot) => {
+                SavedWord::Reg(reg) => reg,
+                SavedWord::Slot(slot) => {
                     self.asm.load(size, used, Reg::R9, slot);
                     used
                 }
@@ -192,8 +192,8 @@ impl Emitter<'_> {
         for ((kept, size), word) in self.kept(below).into_iter().zip(0..) {
             let from = FIRST + WORD * word;
             match kept {
-                Kept::Reg(reg) => self.asm.load(size, reg, pointer, from),
-                Kept::Slot(slot) => {
+                SavedWord::Reg(reg) => self.asm.load(size, reg, pointer, from),
+                SavedWord::Slot(slot) => {
                     self.asm.load(size, used, pointer, from);
                     self.asm.store(size, Reg::R9, slot, used);
                 }
@@ -247,17 +247,17 @@ impl Emitter<'_> {
     /// The frame's living part: where to return to, locals, and operands
     /// `below` this height. The same before the call and behind it, apart from
     /// operands that were in registers.
-    fn kept(&self, below: usize) -> Vec<(Kept, Size)> {
+    fn kept(&self, below: usize) -> Vec<(SavedWord, Size)> {
         let layout = self.layout();
         let mut kept = Vec::new();
         if layout.call_sites != 1 {
-            kept.push((Kept::Slot(layout.return_id()), Size::W));
+            kept.push((SavedWord::Slot(layout.return_id()), Size::W));
         }
         let locals = layout.locals.iter().zip(&self.body.defined).zip(0..);
         for ((local, defined), index) in locals {
             let place = match local.home {
-                Home::Reg(reg) => Kept::Reg(reg),
-                Home::Frame => Kept::Slot(layout.local(index)),
+                Home::Reg(reg) => SavedWord::Reg(reg),
+                Home::Frame => SavedWord::Slot(layout.local(index)),
                 Home::Unread => continue,
             };
             if defined.is_some() {
@@ -266,8 +266,8 @@ impl Emitter<'_> {
         }
         for entry in &self.body.stack[..below] {
             let place = match entry.at {
-                At::Reg(reg) => Kept::Reg(reg),
-                At::Slot(height) => Kept::Slot(layout.operand(height)),
+                At::Reg(reg) => SavedWord::Reg(reg),
+                At::Slot(height) => SavedWord::Slot(layout.operand(height)),
                 At::Const(_) | At::Local(_) => continue,
             };
             kept.push((place, width(entry.wide)));

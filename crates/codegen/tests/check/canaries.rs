@@ -6,7 +6,7 @@
 //! it, and a context behind that of the last CPU. The handlers of a module are
 //! behind one table, so that 50 of them are loaded at a time.
 
-use super::programs::{Made, stub_of};
+use super::programs::{Subject, stub_of};
 use ashway_abi::MemoryKind;
 use ashway_abi::context;
 use ashway_abi::memory::{STATE_GLOBALS, WASM_PAGE};
@@ -158,7 +158,7 @@ fn contexts() -> usize {
 }
 
 impl Cage {
-    fn new(made: &Made) -> Self {
+    fn new(made: &Subject) -> Self {
         let guest = made.shape.layout.guest_bytes;
         let bytes = made.memory.len() + AROUND;
         let [memory, arena, array] =

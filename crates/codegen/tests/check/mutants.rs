@@ -5,7 +5,7 @@
 //! every access outside its region, on registers that nobody wrote and on
 //! helpers' wrong arguments: none may fault, and none may run on.
 
-use super::programs::{Made, stub_programs};
+use super::programs::{Subject, stub_programs};
 use ashway_abi::MemoryKind;
 use ashway_check::bpf::Insn;
 use ashway_check::bpf::interp::{Machine, Reason};
@@ -55,7 +55,7 @@ fn mutate(insn: Insn, random: &mut Random) -> Insn {
     insn
 }
 
-fn machine(made: &Made) -> Machine {
+fn machine(made: &Subject) -> Machine {
     let mut machine = Machine::new(1, ashway_abi::trusted::bytes(1), made.memory.len());
     machine.array_mode = made.shape.memory == MemoryKind::Array;
     machine.insn_limit = LIMIT;
@@ -64,7 +64,7 @@ fn machine(made: &Made) -> Machine {
 }
 
 /// What went wrong on a message.
-fn harm(made: &Made, message: &[u8]) -> Option<String> {
+fn harm(made: &Subject, message: &[u8]) -> Option<String> {
     let fault = machine(made)
         .run(&made.image, &stub::frame(message))
         .err()?;
@@ -82,8 +82,8 @@ fn harm(made: &Made, message: &[u8]) -> Option<String> {
 
 #[test]
 fn what_is_accepted_does_no_harm() {
-    let programs: Vec<Made> = stub_programs();
-    let programs: Vec<Made> = programs
+    let programs: Vec<Subject> = stub_programs();
+    let programs: Vec<Subject> = programs
         .into_iter()
         .filter(|made| made.image.insns.len() < 900)
         .collect();

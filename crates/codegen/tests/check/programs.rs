@@ -22,7 +22,7 @@ pub(crate) const KINDS: [MemoryKind; 2] = [MemoryKind::Arena, MemoryKind::Array]
 
 /// A finished program and what it was made for.
 #[derive(Clone)]
-pub(crate) struct Made {
+pub(crate) struct Subject {
     pub(crate) name: String,
     pub(crate) image: Image,
     pub(crate) shape: Shape,
@@ -30,7 +30,7 @@ pub(crate) struct Made {
     pub(crate) memory: Vec<u8>,
 }
 
-impl Made {
+impl Subject {
     pub(crate) fn check(&self) -> Result<Report, Violation> {
         check(&self.image, &self.shape)
     }
@@ -47,7 +47,7 @@ pub(crate) fn stub_program(
     wasm: &[u8],
     memory: MemoryKind,
     locals_in_memory: bool,
-) -> Result<Made, PromoteError> {
+) -> Result<Subject, PromoteError> {
     let module = normalise(wasm, &Limits::default()).unwrap();
     stub_of(name, &module, memory, locals_in_memory, CPUS)
 }
@@ -58,7 +58,7 @@ pub(crate) fn stub_of(
     memory: MemoryKind,
     locals_in_memory: bool,
     cpus: u32,
-) -> Result<Made, PromoteError> {
+) -> Result<Subject, PromoteError> {
     let layout = stub::layout(module);
     let shape = promote::Shape {
         module,
@@ -70,7 +70,7 @@ pub(crate) fn stub_of(
         checks: promote::Checks::default(),
     };
     let (image, _) = stub::generate(&shape, cpus)?;
-    Ok(Made {
+    Ok(Subject {
         name: format!("{name}, stub, {memory:?}, locals in memory: {locals_in_memory}"),
         image,
         shape: Shape {
@@ -105,7 +105,7 @@ pub(crate) fn instance_program(
     wasm: &[u8],
     memory: MemoryKind,
     setting: (usize, usize, bool),
-) -> Result<Made, PromoteError> {
+) -> Result<Subject, PromoteError> {
     instance_program_by(instance::kernel, name, wasm, memory, setting)
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn observed_program(
     wasm: &[u8],
     memory: MemoryKind,
     setting: (usize, usize, bool),
-) -> Result<Made, PromoteError> {
+) -> Result<Subject, PromoteError> {
     instance_program_by(instance::kernel_observed, name, wasm, memory, setting)
 }
 
@@ -128,7 +128,7 @@ fn instance_program_by(
     wasm: &[u8],
     memory: MemoryKind,
     (rings, paths, may_reply): (usize, usize, bool),
-) -> Result<Made, PromoteError> {
+) -> Result<Subject, PromoteError> {
     let module = normalise(wasm, &Limits::default()).unwrap();
     let layout = Layout {
         // An endpoint, where there are several paths.
@@ -151,7 +151,7 @@ fn instance_program_by(
         locals_in_memory: false,
     };
     let (image, _) = generate(&spec, &handler)?;
-    Ok(Made {
+    Ok(Subject {
         name: format!("{name}, {memory:?}, {rings} rings, {paths} paths, reply: {may_reply}"),
         image,
         shape: Shape {
@@ -167,9 +167,9 @@ fn instance_program_by(
 }
 
 /// What carries messages to the user tier.
-pub(crate) fn user_program(memory: MemoryKind, rings: usize, paths: usize) -> Made {
+pub(crate) fn user_program(memory: MemoryKind, rings: usize, paths: usize) -> Subject {
     let spec = queue(memory, rings, paths);
-    Made {
+    Subject {
         name: format!("user tier, {memory:?}, {rings} rings, {paths} paths"),
         image: instance::user(&spec),
         shape: Shape {
@@ -401,7 +401,7 @@ pub(crate) fn handlers() -> Vec<(String, Vec<u8>)> {
 }
 
 /// Every handler with the small program around it, in every way there is.
-pub(crate) fn stub_programs() -> Vec<Made> {
+pub(crate) fn stub_programs() -> Vec<Subject> {
     let mut all = Vec::new();
     for (name, wasm) in handlers() {
         for kind in KINDS {

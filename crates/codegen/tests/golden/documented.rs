@@ -1,7 +1,7 @@
 //! Every refusal has a golden file and a row in `docs/promotion.md`.
 
 use super::{Refusal, files, folder, translate};
-use ashway_codegen::promote::{Place, PromoteError};
+use ashway_codegen::promote::{CodePlace, PromoteError};
 
 const DOCUMENT: &str = include_str!("../../../../docs/promotion.md");
 const NORMALISE: &str = include_str!("../../src/normalise/error.rs");
@@ -23,7 +23,7 @@ fn variants(source: &'static str, name: &str) -> Vec<String> {
 fn refusals() -> Vec<Refusal> {
     let sources = files(&folder(), &["wat"]);
     let golden = sources.iter().filter_map(|source| translate(source).err());
-    let place = Place {
+    let place = CodePlace {
         at: 1,
         line: Some(("FILE".into(), 1)),
     };

@@ -1,6 +1,6 @@
 //! Data in several buffers is one message.
 
-use ashway_codegen::pipe::{Isa, Options, Way, compile, interpret, parse};
+use ashway_codegen::pipe::{Isa, Options, Strategy, compile, interpret, parse};
 use ashway_rig::skip;
 
 use super::native::Pipes;
@@ -74,15 +74,21 @@ fn the_attribute_decides_the_way() {
     let list = parse("copy | cksum16 | crc32 | adler32 | alaw2ulaw").unwrap();
     for cpu in super::cpus() {
         let native = compile(&list, cpu, Options::default()).unwrap();
-        let ways: Vec<Way> = native.steps().iter().map(|step| step.way).collect();
+        let strategies: Vec<Strategy> = native.steps().iter().map(|step| step.strategy).collect();
         let crc = if cpu.carryless || cpu.carryless_wide {
-            Way::Folded
+            Strategy::Folded
         } else {
-            Way::InOrder
+            Strategy::InOrder
         };
         assert_eq!(
-            ways,
-            [Way::Nothing, Way::Lanes, crc, Way::Folded, Way::Lanes],
+            strategies,
+            [
+                Strategy::Nothing,
+                Strategy::Lanes,
+                crc,
+                Strategy::Folded,
+                Strategy::Lanes
+            ],
             "{cpu:?}"
         );
     }

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 
 use ashway_codegen::normalise::{Limits, Profile, normalise_as};
 use ashway_codegen::pipe::{
-    Gauge, List, Op, Options, Pipe, Portable, Tail, UserPipeError, Wanted, Way, compile, interpret,
-    user_pipe,
+    Gauge, List, Op, Options, Pipe, PipeRequest, Portable, Strategy, Tail, UserPipeError, compile,
+    interpret, user_pipe,
 };
 
 use super::native::Pipes;
@@ -16,7 +16,7 @@ use super::random::Random;
 use super::same;
 
 /// The function `f` of a module in the text format.
-pub(super) fn user(text: &str, wanted: Wanted) -> Result<Pipe, UserPipeError> {
+pub(super) fn user(text: &str, wanted: PipeRequest) -> Result<Pipe, UserPipeError> {
     let mut parser = wat::Parser::new();
     parser.generate_dwarf(wat::GenerateDwarf::Lines);
     let file = std::path::Path::new("pipe.wat");
@@ -25,26 +25,28 @@ pub(super) fn user(text: &str, wanted: Wanted) -> Result<Pipe, UserPipeError> {
     user_pipe(&module, "f", wanted)
 }
 
-pub(super) fn gauge(gauge: Gauge) -> Wanted {
-    Wanted {
+pub(super) fn gauge(gauge: Gauge) -> PipeRequest {
+    PipeRequest {
         gauge: Some(gauge),
-        ..Wanted::default()
+        ..PipeRequest::default()
     }
 }
 
 /// How each CPU's form runs a pipe.
-fn ways(pipe: &Pipe) -> Vec<Way> {
+fn strategies(pipe: &Pipe) -> Vec<Strategy> {
     let mut list = List::new();
     list.push(pipe.clone()).unwrap();
     let native = |cpu| compile(&list, cpu, Options::default()).unwrap();
     super::cpus()
         .into_iter()
-        .map(|cpu| native(cpu).steps()[0].way)
+        .map(|cpu| native(cpu).steps()[0].strategy)
         .collect()
 }
 
 fn all_lanes(pipe: &Pipe) -> bool {
-    ways(pipe).into_iter().all(|way| way == Way::Lanes)
+    strategies(pipe)
+        .into_iter()
+        .all(|strategy| strategy == Strategy::Lanes)
 }
 
 #[test]
@@ -67,7 +69,7 @@ fn letters_made_small_run_on_lanes_of_bytes() {
         i32.and
         select))";
     let pipe = user(text, gauge(Gauge::Bits8)).unwrap();
-    assert!(all_lanes(&pipe), "{:?}", ways(&pipe));
+    assert!(all_lanes(&pipe), "{:?}", strategies(&pipe));
     let mut list = List::new();
     list.push(pipe).unwrap();
     let mut data = *b"Hello, WORLD [0]";
@@ -125,16 +127,24 @@ fn counted_bits_and_shifts_by_values_run_on_lanes() {
         local.get 1 local.get 0 i32.popcnt i32.add))";
     for gauge_of in [Gauge::Bits8, Gauge::Bits16, Gauge::Bits32] {
         let pipe = user(bits, gauge(gauge_of)).unwrap();
-        assert!(pipe.commutative() && all_lanes(&pipe), "{:?}", ways(&pipe));
+        assert!(
+            pipe.commutative() && all_lanes(&pipe),
+            "{:?}",
+            strategies(&pipe)
+        );
         assert_eq!(pipe.width(), gauge_of);
     }
     let normal = "(module (func (export \"f\") (param i32) (result i32)
         local.get 0 local.get 0 i32.clz i32.shl))";
-    let pipe = user(normal, Wanted::default()).unwrap();
-    assert!(all_lanes(&pipe), "{:?}", ways(&pipe));
+    let pipe = user(normal, PipeRequest::default()).unwrap();
+    assert!(all_lanes(&pipe), "{:?}", strategies(&pipe));
     // How far a shift goes depends on the width: bytes are computed with 32 bits.
     let pipe = user(normal, gauge(Gauge::Bits8)).unwrap();
-    assert!(ways(&pipe).into_iter().all(|way| way == Way::InOrder));
+    assert!(
+        strategies(&pipe)
+            .into_iter()
+            .all(|strategy| strategy == Strategy::InOrder)
+    );
 }
 
 #[test]
@@ -142,12 +152,16 @@ fn a_state_that_depends_on_the_last_keeps_words_in_order() {
     let text = "(module (func (export \"f\") (param i32 i32) (result i32 i32)
         local.get 0 local.get 1 i32.xor
         local.get 0))";
-    let pipe = user(text, Wanted::default()).unwrap();
+    let pipe = user(text, PipeRequest::default()).unwrap();
     assert!(!pipe.commutative() && !pipe.no_mod());
-    assert!(ways(&pipe).into_iter().all(|way| way == Way::InOrder));
+    assert!(
+        strategies(&pipe)
+            .into_iter()
+            .all(|strategy| strategy == Strategy::InOrder)
+    );
 }
 
-fn refused(text: &str, wanted: Wanted, expected: &str) {
+fn refused(text: &str, wanted: PipeRequest, expected: &str) {
     assert_eq!(user(text, wanted).unwrap_err().to_string(), expected);
 }
 
@@ -161,20 +175,20 @@ fn code_that_is_not_straight_is_refused_with_its_line() {
           else
             i32.const 2
           end))",
-        Wanted::default(),
+        PipeRequest::default(),
         "`f` is not straight-line code, at pipe.wat:3",
     );
     refused(
         "(module (func (export \"f\") (param i32) (result i32)
           (loop (br 0)) local.get 0))",
-        Wanted::default(),
+        PipeRequest::default(),
         "`f` is not straight-line code, at pipe.wat:2",
     );
     refused(
         "(module (func $g) (func (export \"f\") (param i32) (result i32)
           call $g
           local.get 0))",
-        Wanted::default(),
+        PipeRequest::default(),
         "`f` calls a function, at pipe.wat:2",
     );
 }
@@ -199,7 +213,7 @@ fn what_touches_memory_or_globals_is_refused_with_its_line() {
         );
         refused(
             &text,
-            Wanted::default(),
+            PipeRequest::default(),
             &format!("`f` {what}, at pipe.wat:4"),
         );
     }
@@ -209,9 +223,9 @@ fn what_touches_memory_or_globals_is_refused_with_its_line() {
 fn claims_that_do_not_hold_are_refused_by_name() {
     let not = "(module (func (export \"f\") (param i32) (result i32)
         local.get 0 i32.const -1 i32.xor))";
-    let wanted = Wanted {
+    let wanted = PipeRequest {
         no_mod: true,
-        ..Wanted::default()
+        ..PipeRequest::default()
     };
     refused(
         not,
@@ -220,9 +234,9 @@ fn claims_that_do_not_hold_are_refused_by_name() {
     );
     let last = "(module (func (export \"f\") (param i32 i32) (result i32 i32)
         local.get 0 local.get 0))";
-    let wanted = Wanted {
+    let wanted = PipeRequest {
         commutative: true,
-        ..Wanted::default()
+        ..PipeRequest::default()
     };
     refused(
         last,
@@ -235,12 +249,12 @@ fn claims_that_do_not_hold_are_refused_by_name() {
 fn other_types_names_and_lengths_are_refused() {
     let float = "(module (func (export \"f\") (param f32) (result f32) local.get 0))";
     let ty = "`f` is not of the type (word, state...) -> (word, state...), all `i32` or all `i64`";
-    refused(float, Wanted::default(), ty);
+    refused(float, PipeRequest::default(), ty);
     let few = "(module (func (export \"f\") (param i32 i32) (result i32) local.get 0))";
-    refused(few, Wanted::default(), ty);
+    refused(few, PipeRequest::default(), ty);
     refused(
         "(module (func (export \"g\")))",
-        Wanted::default(),
+        PipeRequest::default(),
         "the file exports no function `f`",
     );
     let long = format!(
@@ -249,7 +263,7 @@ fn other_types_names_and_lengths_are_refused() {
     );
     refused(
         &long,
-        Wanted::default(),
+        PipeRequest::default(),
         "`f` has 121 operators; at most 64",
     );
     let narrow = gauge(Gauge::Bits64);

@@ -8,7 +8,7 @@ use ashway_kernel::{Feature, Iface, Owner, Probe};
 use serde_json::{Value, json};
 
 use super::rungs::{AS_ROOT, capabilities_for, without};
-use super::{Found, Seen};
+use super::{IfaceFacts, Seen};
 use ashway_config::Attach;
 use ashway_node::rung::{Choice, Means, ONE_PAGE_MTU_BYTES, Rung, choose, cost};
 
@@ -130,7 +130,7 @@ pub(super) fn iface(probe: &Probe, means: &Means, seen: &Seen) -> Vec<Check> {
             return vec![Check::new("link", Mark::Missing, detail)];
         }
     };
-    let Found {
+    let IfaceFacts {
         iface, xdp, tcx, ..
     } = found;
     let name = &iface.name;
@@ -203,7 +203,7 @@ fn xdp_hook(name: &str, rung: Rung, xdp: &Result<Option<Owner>, String>) -> Chec
         ),
         Ok(Some(owner)) => (
             Mark::Missing,
-            format!("held by {owner}; helps: stop whoever put it there"),
+            format!("held by {owner}; helps: stop the program that attached it"),
         ),
         Err(why) => (Mark::Degraded, format!("unknown: {why}")),
     };
@@ -213,7 +213,10 @@ fn xdp_hook(name: &str, rung: Rung, xdp: &Result<Option<Owner>, String>) -> Chec
 /// Programs of others at TCX, which run before ours.
 fn tcx_hook(probe: &Probe, name: &str, tcx: &[Owner]) -> Check {
     let (mark, detail) = if !probe.has(Feature::Tcx) {
-        (Mark::Degraded, "there is no TCX".to_owned())
+        (
+            Mark::Degraded,
+            "unknown: this user, or this kernel, cannot attach at TCX".to_owned(),
+        )
     } else if tcx.is_empty() {
         (Mark::Ok, "free".to_owned())
     } else if let Some(ours) = tcx.iter().find(|owner| owner.is_ashway()) {
@@ -236,7 +239,7 @@ fn tcx_hook(probe: &Probe, name: &str, tcx: &[Owner]) -> Check {
     Check::new("TCX hook", mark, detail)
 }
 
-fn replies(probe: &Probe, found: &Found) -> Check {
+fn replies(probe: &Probe, found: &IfaceFacts) -> Check {
     let name = "replies";
     match &found.takes_xdp_tx {
         Some(Ok(true)) => Check::new(
@@ -265,9 +268,9 @@ fn replies(probe: &Probe, found: &Found) -> Check {
             let why = if !found.iface.up {
                 "the link is down"
             } else if probe.has(Feature::Xdp) {
-                "somebody's XDP program is there"
+                "another XDP program is attached"
             } else {
-                "that needs XDP"
+                "this user may load no XDP programs"
             };
             let detail = format!("whether the veth's peer takes XDP_TX was not tried: {why}");
             Check::new(name, Mark::Degraded, detail)

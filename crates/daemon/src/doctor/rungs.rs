@@ -127,7 +127,7 @@ pub(super) const fn without(feature: Feature) -> (Mark, &'static str) {
             Mark::Missing,
             "replies of the user tier cannot leave under XDP",
         ),
-        Feature::AfPacket => (Mark::Missing, "no rung without XDP"),
+        Feature::AfPacket => (Mark::Missing, "no rung without a kernel tier"),
     }
 }
 

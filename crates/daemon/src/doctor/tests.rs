@@ -42,7 +42,7 @@ fn host(missing: &[Feature], privilege: bool, lacking: &[&str]) -> Probe {
 fn veth(takes_xdp_tx: Option<Result<bool, String>>, xdp: Option<Owner>) -> Seen {
     Seen {
         name: "b0".to_owned(),
-        found: Ok(Found {
+        found: Ok(IfaceFacts {
             iface: Iface {
                 name: "b0".to_owned(),
                 ifindex: 7,
@@ -186,7 +186,7 @@ fn a_foreign_program_is_named_and_a_probe_frame_admitted() {
         "{text}"
     );
     assert!(
-        text.contains("was not tried: somebody's XDP program is there"),
+        text.contains("was not tried: another XDP program is attached"),
         "{text}"
     );
     assert!(text.contains(

@@ -14,7 +14,7 @@ use ashway_path::time::Time;
 use ashway_wire::{Headers, ipv4, ipv6};
 
 use super::Limits;
-use super::packet::{self, Found, Key, Part};
+use super::packet::{self, Fragmentation, Key, Part};
 use crate::{Message, Parts};
 
 /// How long a datagram may take (RFC 1122 §3.3.2, RFC 8200 §4.5).
@@ -123,9 +123,9 @@ impl Reassembly {
     pub(super) fn take(&mut self, message: Message, now: Time) -> Step<Message> {
         self.expire(now);
         let part = match packet::find(message.bytes()) {
-            Found::Whole => return Step::On(message),
-            Found::Bad(fate) => return Step::End(message, fate),
-            Found::Part(part) => part,
+            Fragmentation::Whole => return Step::On(message),
+            Fragmentation::Bad(fate) => return Step::End(message, fate),
+            Fragmentation::Part(part) => part,
         };
         if part.start == 0 && !part.more {
             // RFC 6946: a fragment that is all of its datagram has nothing to
@@ -176,9 +176,9 @@ impl Reassembly {
     fn add(&mut self, mut at: usize, message: Message, part: Part) -> Step<Message> {
         let data = &message.bytes()[part.data.clone()];
         let place = match self.datagrams[at].place(&part, data) {
-            Place::Free(place) => place,
-            Place::Known => return Step::End(message, Count::DroppedFragment),
-            Place::Contradicts => {
+            PartPlace::Free(place) => place,
+            PartPlace::Known => return Step::End(message, Count::DroppedFragment),
+            PartPlace::Contradicts => {
                 self.kill(at);
                 return Step::End(message, Count::DroppedFragment);
             }
@@ -238,7 +238,7 @@ impl Reassembly {
 }
 
 /// Where a part belongs.
-enum Place {
+enum PartPlace {
     /// At this position of the list.
     Free(usize),
     /// It is there already.
@@ -248,9 +248,9 @@ enum Place {
 }
 
 impl Datagram {
-    fn place(&self, part: &Part, data: &[u8]) -> Place {
+    fn place(&self, part: &Part, data: &[u8]) -> PartPlace {
         if self.dead {
-            return Place::Contradicts;
+            return PartPlace::Contradicts;
         }
         let end = part.start + data.len();
         let at = self
@@ -259,7 +259,7 @@ impl Datagram {
         let next = self.pieces.get(at);
         if next.is_some_and(|next| next.start == part.start && next.data() == data) {
             // RFC 8200 §4.5: an exact duplicate is no overlap.
-            return Place::Known;
+            return PartPlace::Known;
         }
         let overlaps = next.is_some_and(|next| next.start < end)
             || at > 0 && self.pieces[at - 1].end() > part.start;
@@ -268,9 +268,9 @@ impl Datagram {
             None => !part.more && self.pieces.last().is_some_and(|last| last.end() > end),
         };
         if overlaps || beyond {
-            Place::Contradicts
+            PartPlace::Contradicts
         } else {
-            Place::Free(at)
+            PartPlace::Free(at)
         }
     }
 

@@ -35,7 +35,7 @@ pub(super) struct Part {
 
 /// What a packet is.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum Fragmentation {
     /// No fragment.
     Whole,
     /// A fragment.
@@ -46,29 +46,29 @@ pub(super) enum Found {
 
 /// Looks at a packet. Lengths and IPv4's checksum are checked only of
 /// fragments; of whole packets IP does it.
-pub(super) fn find(packet: &[u8]) -> Found {
+pub(super) fn find(packet: &[u8]) -> Fragmentation {
     match packet.first().map(|first| first >> 4) {
         Some(4) => find_v4(packet),
         Some(6) => find_v6(packet),
-        _ => Found::Whole,
+        _ => Fragmentation::Whole,
     }
 }
 
-fn find_v4(packet: &[u8]) -> Found {
+fn find_v4(packet: &[u8]) -> Fragmentation {
     let Some(ip) = ipv4::Packet::new_checked(packet) else {
-        return Found::Whole;
+        return Fragmentation::Whole;
     };
     let start = usize::from(ip.fragment_offset()) * 8;
     let more = ip.more_fragments();
     if start == 0 && !more {
-        return Found::Whole;
+        return Fragmentation::Whole;
     }
     let (header_len, total_len) = (ip.header_len(), usize::from(ip.total_len()));
     if header_len < ipv4::HEADER_BYTES || total_len <= header_len || total_len > packet.len() {
-        return Found::Bad(Count::DroppedBadLength);
+        return Fragmentation::Bad(Count::DroppedBadLength);
     }
     if !ip.verify_checksum() {
-        return Found::Bad(Count::DroppedBadIpChecksum);
+        return Fragmentation::Bad(Count::DroppedBadIpChecksum);
     }
     let mut header = packet[..header_len].to_vec();
     header[6..8].fill(0);
@@ -86,17 +86,17 @@ fn find_v4(packet: &[u8]) -> Found {
     })
 }
 
-fn find_v6(packet: &[u8]) -> Found {
+fn find_v6(packet: &[u8]) -> Fragmentation {
     let Some((ip, before)) = ipv6::Packet::new_checked(packet).zip(before_fragments(packet)) else {
-        return Found::Whole;
+        return Fragmentation::Whole;
     };
     if packet[before.next_header] != ipv6::FRAGMENT {
-        return Found::Whole;
+        return Fragmentation::Whole;
     }
     let whole = ipv6::HEADER_BYTES + usize::from(ip.payload_len());
     let data = before.len + FRAGMENT_BYTES..whole;
     if data.is_empty() || whole > packet.len() {
-        return Found::Bad(Count::DroppedBadLength);
+        return Fragmentation::Bad(Count::DroppedBadLength);
     }
     let fragment = &packet[before.len..data.start];
     let place = u16::from_be_bytes([fragment[2], fragment[3]]);
@@ -123,16 +123,16 @@ fn find_v6(packet: &[u8]) -> Found {
 
 /// A part that can be one: all but the last are multiples of 8 bytes, and the
 /// whole packet fits its length field (the "ping of death" does not).
-fn part(part: Part) -> Found {
+fn part(part: Part) -> Fragmentation {
     let base = match part.header[0] >> 4 {
         4 => part.header.len(),
         _ => part.header.len() - ipv6::HEADER_BYTES,
     };
     let len = part.data.len();
     if part.more && !len.is_multiple_of(8) || base + part.start + len > usize::from(u16::MAX) {
-        return Found::Bad(Count::DroppedBadLength);
+        return Fragmentation::Bad(Count::DroppedBadLength);
     }
-    Found::Part(part)
+    Fragmentation::Part(part)
 }
 
 /// The headers that every fragment of an IPv6 packet has: up to the routing

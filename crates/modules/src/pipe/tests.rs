@@ -25,7 +25,7 @@ struct Adds {
     runs: Arc<AtomicUsize>,
 }
 
-impl Run for Adds {
+impl RunList for Adds {
     fn in_place(&self, registers: &mut [u64], data: &mut [u8]) {
         let source = data.to_vec();
         self.across(registers, &source, data);

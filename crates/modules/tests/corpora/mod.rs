@@ -13,7 +13,7 @@ use ashway_modules::services::NET;
 use ashway_modules::{Message, eth::Eth, ip::Ip, udp::Udp};
 use ashway_path::attrs::Attrs;
 use ashway_path::graph::Graph;
-use ashway_path::module::{Kind, Made, Module, Next, Refused};
+use ashway_path::module::{Kind, Module, Next, Refused, StageAndNext};
 use ashway_path::path::{Exit, Limits, Path};
 use ashway_path::rules::Rule;
 use ashway_path::service::Service;
@@ -228,8 +228,12 @@ impl Module<Message> for TopModule {
         &TOP
     }
 
-    fn stage(&self, entered: Option<usize>, _: &mut Attrs) -> Result<Made<Message>, Refused> {
-        Ok(Made {
+    fn stage(
+        &self,
+        entered: Option<usize>,
+        _: &mut Attrs,
+    ) -> Result<StageAndNext<Message>, Refused> {
+        Ok(StageAndNext {
             stage: Box::new(TopStage(self.0)),
             next: entered.map_or(Next::Through(0), |_| Next::End),
         })

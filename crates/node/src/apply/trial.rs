@@ -259,8 +259,11 @@ impl Node {
             let alone = ifaces.find_map(|iface| graph.user_tier_alone(path, iface));
             let without = self.maps.is_none() || !self.has_xdp(path);
             let without = without.then(|| {
-                let hint = "`ashway doctor` says what XDP needs here".to_owned();
-                ("it is on an interface without XDP".to_owned(), hint)
+                let hint = "`ashway doctor` says what the kernel tier needs here".to_owned();
+                (
+                    "it is on an interface without a kernel tier".to_owned(),
+                    hint,
+                )
             });
             if let Some((because, hint)) = alone.or(without) {
                 let refused = NotPromoted {

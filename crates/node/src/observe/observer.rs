@@ -75,7 +75,7 @@ impl Observer {
         let lost = Arc::new(AtomicU64::new(0));
         let mut traces = MessageTraces::default();
         traces.names = names;
-        let run = Run {
+        let run = ObserverThread {
             orders: from_node,
             bell: Arc::clone(&bell),
             events: from_worker,
@@ -146,7 +146,7 @@ impl Drop for Observer {
 }
 
 /// What the thread has.
-struct Run {
+struct ObserverThread {
     orders: Receiver<Order>,
     bell: Arc<OwnedFd>,
     events: Receiver<Event>,
@@ -161,7 +161,7 @@ struct Run {
     traces: MessageTraces,
 }
 
-impl Run {
+impl ObserverThread {
     fn run(mut self) {
         let mut looked = Instant::now();
         loop {

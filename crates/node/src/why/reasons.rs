@@ -66,8 +66,8 @@ pub const fn reason(count: Count) -> Reason {
             "nothing to do: its fate is counted later",
         ),
         Count::AbortedDirty => (
-            "was dropped: the handler was stopped after it had changed the message, so nobody \
-             else may see it",
+            "was dropped: the handler was stopped after it had changed the message, so \
+             nothing else may see it",
             "handler",
             "`ashway status` shows the cause and the line of the handler's source",
         ),
@@ -111,7 +111,7 @@ pub const fn reason(count: Count) -> Reason {
         Count::DroppedTooLong => (
             "was dropped: it is longer than a place in the application's ring (`deliver`), than any \
              IP packet, or than a stage or the link behind it takes; or it is many messages in a \
-             tunnel, which nobody takes apart here",
+             tunnel, which is not taken apart here",
             "tier",
             "let the sender send smaller datagrams; a module of kind `fragment` cuts what is longer \
              than a link's MTU, and a tunnel's segments are cut before by `ethtool -K IFACE gro off`",
@@ -120,8 +120,8 @@ pub const fn reason(count: Count) -> Reason {
             "was dropped: the ring to the user tier was full, or had been, and what the path has \
              in it is not done yet",
             "tier",
-            "messages come faster than the user tier takes them: promote the path, or give the \
-             node more CPU",
+            "messages come faster than the user tier takes them: promote the path if `ashway \
+             status` shows it in the user tier, or give the node more CPU",
         ),
         Count::DroppedNoEndpoint => (
             "was dropped: the handler said deliver, and no process reads the handler's endpoint; \
@@ -151,8 +151,8 @@ pub const fn reason(count: Count) -> Reason {
             "a handler that passes a message on must leave it as it came",
         ),
         Count::DroppedNoSender => (
-            "was dropped: the handler said reply, but its sender is an address that nobody has \
-             (a group, the host itself, none)",
+            "was dropped: the handler said reply, but its sender has no address of one \
+             host (a group, the host itself, none)",
             "match",
             "the sender forged or lost its address; narrow the filter with `src net` if they are \
              many",

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::places::{PathId, Places};
+use crate::places::{IdMap, PathId};
 use crate::time::Time;
 
 /// The wishes of all paths.
@@ -16,7 +16,7 @@ use crate::time::Time;
 pub(super) struct Alarms {
     heap: BinaryHeap<Reverse<(Time, PathId)>>,
     /// By path, the entry that counts.
-    armed: Places<Time>,
+    armed: IdMap<Time>,
 }
 
 impl Alarms {

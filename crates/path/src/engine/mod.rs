@@ -31,7 +31,7 @@ use ashway_abi::trusted::LAZY_MESSAGES;
 
 use crate::bug::{self, Bug};
 use crate::path::{Exit, Path, Trail};
-use crate::places::{PathId, Places};
+use crate::places::{IdMap, PathId};
 use crate::queue::Refused;
 use crate::sched::Policy;
 use crate::sched::share::ShareAccount;
@@ -126,7 +126,7 @@ pub struct Requeued<M> {
 
 /// The paths that one thread runs.
 pub struct Engine<M, D, P> {
-    entries: Places<Box<Entry<M, D>>>,
+    entries: IdMap<Box<Entry<M, D>>>,
     policy: P,
     alarms: Alarms,
     /// Paths whose share is used up, and until when.
@@ -205,7 +205,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
     #[must_use]
     pub fn new(policy: P) -> Self {
         Self {
-            entries: Places::new(),
+            entries: IdMap::new(),
             policy,
             alarms: Alarms::default(),
             parked: Alarms::default(),

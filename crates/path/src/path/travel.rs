@@ -25,7 +25,7 @@ use crate::watch::Watch;
 pub const MAX_ORIGINATED: u32 = 4096;
 
 /// Room for messages put off that is kept from one message to the next.
-const KEPT: usize = 16;
+const SPARE_ROOM: usize = 16;
 
 /// How a message came out of a path.
 #[derive(Debug, PartialEq, Eq)]
@@ -187,8 +187,8 @@ impl<M> Path<M> {
         while let Some(flight) = self.traffic.put_off.pop() {
             self.travel(flight, &mut left, now, watch, out);
         }
-        self.traffic.put_off.shrink_to(KEPT);
-        self.traffic.also.shrink_to(KEPT);
+        self.traffic.put_off.shrink_to(SPARE_ROOM);
+        self.traffic.also.shrink_to(SPARE_ROOM);
     }
 
     /// Carries one message to its end. `left` is how many more may be

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::{Policy, Turn};
 use crate::bug::{self, Bug};
-use crate::places::{PathId, Places};
+use crate::places::{IdMap, PathId};
 use crate::stage::Direction;
 use crate::time::Time;
 
@@ -34,7 +34,7 @@ pub const BATCH: u32 = 32;
 #[derive(Debug, Default)]
 pub struct Drr {
     ready: VecDeque<PathId>,
-    accounts: Places<Account>,
+    accounts: IdMap<Account>,
 }
 
 /// What the policy keeps of a path.

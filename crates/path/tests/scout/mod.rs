@@ -15,7 +15,7 @@ use ashway_abi::Count;
 use ashway_path::attrs::{Attrs, names};
 use ashway_path::demand::Demand;
 use ashway_path::graph::Graph;
-use ashway_path::module::{Kind, Made, Module, Next, Param, Refused};
+use ashway_path::module::{Kind, Module, Next, Param, Refused, StageAndNext};
 use ashway_path::problem::Problem;
 use ashway_path::read::{Kinds, Params};
 use ashway_path::service::{Interface, Service};
@@ -334,7 +334,11 @@ impl Module<Vec<u8>> for Layer {
         Ok(())
     }
 
-    fn stage(&self, entered: Option<usize>, attrs: &mut Attrs) -> Result<Made<Vec<u8>>, Refused> {
+    fn stage(
+        &self,
+        entered: Option<usize>,
+        attrs: &mut Attrs,
+    ) -> Result<StageAndNext<Vec<u8>>, Refused> {
         if self.fails("stages") {
             return Err(Refused {
                 because: "told to refuse".to_owned(),
@@ -356,7 +360,7 @@ impl Module<Vec<u8>> for Layer {
                 .map(|it| Demand::of("udp src port", u64::from(it.port()))),
             _ => None,
         };
-        Ok(Made {
+        Ok(StageAndNext {
             stage: Box::new(stage),
             next,
         })

@@ -135,7 +135,7 @@ impl Instance {
             let wanted = queue.words().u32_at(trusted::FAULT_WANTED);
             let lock = queue.words().u32_at(trusted::LOCK);
             // While it is 0, no program begins to keep one.
-            if wanted.load(Ordering::Acquire) == 0 && lock.load(Ordering::Acquire) != trusted::KEPT
+            if wanted.load(Ordering::Acquire) == 0 && lock.load(Ordering::Acquire) != trusted::HELD
             {
                 wanted.store(1, Ordering::Release);
             }
@@ -149,12 +149,12 @@ impl Instance {
     pub fn keeps_fault(&self) -> bool {
         self.queue.as_ref().is_some_and(|queue| {
             let word = |offset| queue.words().u32_at(offset).load(Ordering::Acquire);
-            word(trusted::FAULT_WANTED) == 0 && word(trusted::LOCK) == trusted::KEPT
+            word(trusted::FAULT_WANTED) == 0 && word(trusted::LOCK) == trusted::HELD
         })
     }
 
     /// What a program has kept of the last fault, for whoever has taken the instance's
-    /// lock from [`trusted::KEPT`].
+    /// lock from [`trusted::HELD`].
     #[must_use]
     pub(crate) fn kept_fault(&self) -> Option<KeptFault> {
         let queue = self.queue.as_ref()?;

@@ -107,7 +107,7 @@ impl Instance {
         notes: Option<BorrowedFd<'_>>,
     ) -> Result<Promoted, NotPromoted> {
         let queue = self.queue.as_ref().ok_or_else(|| NotPromoted {
-            because: "the node runs without XDP".to_owned(),
+            because: "the node has no kernel tier".to_owned(),
             line: None,
             hint: "run `ashway doctor` to see what is missing".to_owned(),
         })?;

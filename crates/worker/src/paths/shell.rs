@@ -66,13 +66,13 @@ pub(super) struct Around {
 
 /// A message that leaves at the end of a batch and waits in no output queue.
 struct Outgoing {
-    way: Way,
+    way: Destination,
     row: CounterRow,
     message: Message,
 }
 
 #[derive(Clone, Copy)]
-enum Way {
+enum Destination {
     /// Out of the interface that is written in the message.
     Send,
     /// To the host's stack, as if it came from there; a message that was received, and not
@@ -127,7 +127,7 @@ impl Around {
         }
     }
 
-    fn post(&mut self, way: Way, row: CounterRow, message: Message) {
+    fn post(&mut self, way: Destination, row: CounterRow, message: Message) {
         self.outbox.push(Outgoing { way, row, message });
     }
 
@@ -146,7 +146,7 @@ impl Around {
             let (Exit::Left { message, .. } | Exit::Ended { message, .. }) = exit;
             rows.add(data.row, Count::OutOriginated);
             self.recorder.sent(&message);
-            let message = Way::Send.by(data.row, message, xdp, packet, rows);
+            let message = Destination::Send.by(data.row, message, xdp, packet, rows);
             self.keep(message);
         }
         let mut outbox = std::mem::take(&mut self.outbox);
@@ -165,7 +165,7 @@ impl Around {
     }
 }
 
-impl Way {
+impl Destination {
     /// Has a message leave this way by its interface; gives the buffer back.
     fn by(
         self,
@@ -247,7 +247,7 @@ impl Counting<'_> {
             trace::fate(&message, Count::Passed);
             self.keep(message);
         } else {
-            self.post(Way::Host { received: true }, row, message);
+            self.post(Destination::Host { received: true }, row, message);
         }
     }
 }
@@ -295,7 +295,7 @@ impl<'a> Shell<Message, Seat> for Counting<'a> {
                 direction, message, ..
             } if from.data.links[direction as usize] => {
                 self.rows.add(row, Count::OutOriginated);
-                self.post(Way::Send, row, message);
+                self.post(Destination::Send, row, message);
                 return None;
             }
             Exit::Left {
@@ -311,7 +311,7 @@ impl<'a> Shell<Message, Seat> for Counting<'a> {
                     self.rows.add(row, unsent);
                 }
                 if fate == Count::Passed && turned {
-                    self.post(Way::Host { received: false }, row, message);
+                    self.post(Destination::Host { received: false }, row, message);
                 } else if fate == Count::Passed {
                     self.give_back(row, from.trail, message);
                 } else {

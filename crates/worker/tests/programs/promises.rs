@@ -228,7 +228,7 @@ fn keeps_what_stopped(bench: &Bench) -> bool {
     word(bench, trusted::VERSION).store(7, Relaxed);
     let unwanted = bench.run(&first) == PASS && lock() == 0 && kept().is_empty();
     word(bench, trusted::FAULT_WANTED).store(1, Relaxed);
-    let wanted = bench.run(&first) == PASS && lock() == trusted::KEPT && kept() == first;
+    let wanted = bench.run(&first) == PASS && lock() == trusted::HELD && kept() == first;
     // On another CPU, or behind it.
     let held = bench.run(&second) == DROP && bench.count(1, Count::QueuedBusy) == 1;
     let held = held && kept() == first && word(bench, trusted::FAULT_COUNT).load(Relaxed) == 2;
@@ -240,7 +240,7 @@ fn keeps_what_stopped(bench: &Bench) -> bool {
     unwanted && wanted && held && once && version
 }
 
-/// A seeded mistake: instructions, and [`trusted::KEPT`].
+/// A seeded mistake: instructions, and [`trusted::HELD`].
 type Edit = fn(&mut Vec<u64>, i32);
 
 #[test]
@@ -253,7 +253,7 @@ fn what_stops_a_handler_is_kept_and_the_instance_held() {
         let _program = promote(&fresh, kind, STOPPED);
         assert!(keeps_what_stopped(&fresh), "{kind:?}");
     }
-    let kept = trusted::KEPT as i32;
+    let kept = trusted::HELD as i32;
     let bugs: [(&str, Edit); 3] = [
         ("the instance is free at once", |insns, kept| {
             seed(insns, insn(0x62, Reg::R7, trusted::LOCK as i16, kept), 0);

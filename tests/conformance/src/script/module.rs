@@ -171,7 +171,7 @@ pub(super) fn prepare<'f>(
 }
 
 /// What a command's module came to.
-pub(super) type Made<'f> = Result<Prepared<'f>, NoInstance>;
+pub(super) type PreparedModule<'f> = Result<Prepared<'f>, NoInstance>;
 
 /// What the module exports, in the numbers of the normal form.
 fn exports<'f>(wasm: &'f [u8], module: &Module<'_>) -> HashMap<&'f str, Export> {

@@ -1,7 +1,8 @@
 //! Runs one script in one engine.
 
 use super::module::{
-    Export, File, Made, NoInstance, Prepared, encode, imports_state_of, limits, link, prepare,
+    Export, File, NoInstance, Prepared, PreparedModule, encode, imports_state_of, limits, link,
+    prepare,
 };
 use super::reason::{self, Reason};
 use super::suite::Script;
@@ -89,7 +90,7 @@ fn attempt_into(
         .iter()
         .map(|wasm| wasm.as_ref().map(prepare))
         .collect();
-    let mut run = Run {
+    let mut run = ScriptRun {
         script,
         engine,
         setup,
@@ -104,14 +105,14 @@ fn attempt_into(
     Ok(())
 }
 
-struct Run<'s, 'f> {
+struct ScriptRun<'s, 'f> {
     script: &'s Script,
     engine: Engine,
     setup: &'s Setup,
     result: &'s mut ScriptResult,
     /// By name; the latest is under the empty name too.
     instances: HashMap<String, Instance<'f>>,
-    definitions: HashMap<String, &'f Made<'f>>,
+    definitions: HashMap<String, &'f PreparedModule<'f>>,
     /// By the name that other modules would import it by.
     registered: HashMap<String, Instance<'f>>,
 }
@@ -142,12 +143,12 @@ impl From<Foreign> for End {
     }
 }
 
-impl<'f> Run<'_, 'f> {
+impl<'f> ScriptRun<'_, 'f> {
     fn directive(
         &mut self,
         directive: &WastDirective<'_>,
         file: Option<&File>,
-        made: Option<&'f Made<'f>>,
+        made: Option<&'f PreparedModule<'f>>,
     ) {
         let span = directive.span();
         match directive {
@@ -233,7 +234,12 @@ impl<'f> Run<'_, 'f> {
     }
 
     /// A module that the script expects to run.
-    fn instantiate(&mut self, made: Option<&'f Made<'f>>, name: Option<String>, span: Span) {
+    fn instantiate(
+        &mut self,
+        made: Option<&'f PreparedModule<'f>>,
+        name: Option<String>,
+        span: Span,
+    ) {
         let running = match self.make(made) {
             Ok(running) => Ok(running),
             Err(NoInstance::Refused(reason)) => Err(reason),
@@ -254,7 +260,7 @@ impl<'f> Run<'_, 'f> {
         self.instances.insert(String::new(), instance);
     }
 
-    fn make(&self, made: Option<&'f Made<'f>>) -> Result<Running<'f>, NoInstance> {
+    fn make(&self, made: Option<&'f PreparedModule<'f>>) -> Result<Running<'f>, NoInstance> {
         let absent = || NoInstance::Refused("there is no such definition".into());
         let prepared = made.ok_or_else(absent)?.as_ref().map_err(Clone::clone)?;
         match Trial::new(&prepared.module, self.engine, self.setup) {
@@ -360,7 +366,7 @@ impl<'f> Run<'_, 'f> {
     }
 
     /// Runs what an assertion is about.
-    fn execute(&self, exec: &WastExecute<'_>, made: Option<&'f Made<'f>>) -> End {
+    fn execute(&self, exec: &WastExecute<'_>, made: Option<&'f PreparedModule<'f>>) -> End {
         match exec {
             WastExecute::Invoke(invoke) => self.invoke(invoke),
             WastExecute::Wat(_) => match self.make(made) {
@@ -393,7 +399,7 @@ impl<'f> Run<'_, 'f> {
         &mut self,
         span: Span,
         exec: &WastExecute<'_>,
-        made: Option<&'f Made<'f>>,
+        made: Option<&'f PreparedModule<'f>>,
         expected: &[WastRet<'_>],
     ) {
         match self.execute(exec, made) {
@@ -423,7 +429,7 @@ impl<'f> Run<'_, 'f> {
         &mut self,
         span: Span,
         exec: &WastExecute<'_>,
-        made: Option<&'f Made<'f>>,
+        made: Option<&'f PreparedModule<'f>>,
         message: &str,
     ) {
         let end = self.execute(exec, made);

@@ -332,7 +332,10 @@ fn tier_of<'i>(
             Tier::User,
             format!("because `{}` has `attach = \"packet\"`", iface.name),
         ),
-        (_, Ok(()), None) => (Tier::Kernel, "if its interfaces have XDP".to_owned()),
+        (_, Ok(()), None) => (
+            Tier::Kernel,
+            "unless one of its interfaces falls back to packet sockets".to_owned(),
+        ),
     }
 }
 

@@ -16,7 +16,9 @@ use super::cipher::Cipher;
 use super::ir::{Op, Pipe, Update};
 use super::list::List;
 use super::primitive::Primitive;
-use super::x86::{CHUNK_BYTES, Cpu, Isa, MAX_PIECE_BYTES, STREAM_BYTES, Way, spare_registers, way};
+use super::x86::{
+    CHUNK_BYTES, Cpu, Isa, MAX_PIECE_BYTES, STREAM_BYTES, Strategy, spare_registers, strategy,
+};
 use crate::bug::{self, Bug};
 
 /// ns of a call, and of each chunk.
@@ -76,23 +78,23 @@ impl Costs {
             pipe.ops().iter().filter(|op| !free(op)).count() as f64
         };
         let words = (CHUNK_BYTES / pipe.gauge().bytes().min(CHUNK_BYTES)) as f64;
-        match (way(pipe, cpu).0, pipe.primitive()) {
-            (Way::Nothing, _) => ([0.0; 2], 0),
-            (Way::Folded, Some(Primitive::Crc(_))) => (self.crc, 4),
-            (Way::Folded, _) => (self.adler, 3),
-            (Way::Keystream, Some(Primitive::Cipher(Cipher::AesCtr { round_keys, .. }))) => {
+        match (strategy(pipe, cpu).0, pipe.primitive()) {
+            (Strategy::Nothing, _) => ([0.0; 2], 0),
+            (Strategy::Folded, Some(Primitive::Crc(_))) => (self.crc, 4),
+            (Strategy::Folded, _) => (self.adler, 3),
+            (Strategy::Keystream, Some(Primitive::Cipher(Cipher::AesCtr { round_keys, .. }))) => {
                 let rounds = (round_keys.len().max(1) - 1) as f64 / 10.0;
                 (self.aes.map(|ns| ns * rounds), 0)
             }
-            (Way::Keystream, _) => (self.chacha20, 0),
-            (Way::Lanes, _) => {
+            (Strategy::Keystream, _) => (self.chacha20, 0),
+            (Strategy::Lanes, _) => {
                 let reduced = |(_, update): &&(_, Update)| matches!(update, Update::Reduce(..));
                 let reductions = pipe.updates().iter().filter(reduced).count() as f64;
                 let [call, chunk] = self.reduction.map(|ns| ns * reductions);
                 let chunk = chunk + operators() * self.operator;
                 ([call, chunk], pipe.registers().len())
             }
-            (Way::InOrder, _) => {
+            (Strategy::InOrder, _) => {
                 let updates = pipe.updates().len() as f64;
                 ([0.0, (operators() + updates) * words * self.in_order], 0)
             }

@@ -3,7 +3,7 @@
 use super::super::ir::Update;
 use super::super::list::List;
 use super::lanes::{self, Home, Lanes};
-use super::{MAX_REGISTERS, MemoryAt, Places, Way};
+use super::{CopyPlaces, MAX_REGISTERS, MemoryAt, Transfer};
 use crate::bug::{self, Bug};
 use Reg::{R0, R1, R2, R3, R4, R5, R9, R10};
 use ashway_abi::context;
@@ -29,7 +29,7 @@ pub(super) const CHUNK: u32 = 64;
 pub(super) struct Copy<'c> {
     pub(super) asm: &'c mut Assembler,
     pub(super) list: &'c List,
-    pub(super) places: Places,
+    pub(super) places: CopyPlaces,
     trap: Label,
     pub(super) homes: Vec<Home>,
     /// Whether values may be in `r1` to `r3` inside a chunk.
@@ -42,7 +42,7 @@ impl<'c> Copy<'c> {
     pub(super) fn new(
         asm: &'c mut Assembler,
         list: &'c List,
-        places: Places,
+        places: CopyPlaces,
         trap: Label,
         saves: bool,
     ) -> Self {
@@ -85,7 +85,7 @@ impl<'c> Copy<'c> {
 
     /// Whether chunks go to the message by a helper.
     fn stages(&self) -> bool {
-        self.places.way == Way::Write && self.places.memory != MemoryAt::Arena
+        self.places.way == Transfer::Write && self.places.memory != MemoryAt::Arena
     }
 
     pub(super) fn slot(&self, at: i16) -> i16 {
@@ -185,15 +185,15 @@ impl<'c> Copy<'c> {
     /// `bytes` bytes, all there.
     fn words(&mut self, bytes: u32) {
         let stages = self.stages();
-        if self.places.way != Way::InPlace && !stages {
+        if self.places.way != Transfer::InPlace && !stages {
             self.packet(bytes);
         }
         self.memory(R4, R0, bytes);
         let (from, to, first) = match self.places.way {
-            Way::Read => (R5, R4, 0),
-            Way::Write if stages => (R4, R9, self.slot(STAGE)),
-            Way::Write => (R4, R5, 0),
-            Way::InPlace => (R4, R4, 0),
+            Transfer::Read => (R5, R4, 0),
+            Transfer::Write if stages => (R4, R9, self.slot(STAGE)),
+            Transfer::Write => (R4, R5, 0),
+            Transfer::InPlace => (R4, R4, 0),
         };
         for (register, operation) in [(R1, op::ADD), (R2, op::ADD), (R3, op::SUB)] {
             self.asm.alu32_imm(operation, register, bytes as i32);
@@ -247,7 +247,7 @@ impl<'c> Copy<'c> {
         let pieces = [(4, Size::W), (2, Size::H), (1, Size::B)];
         for (bytes, size) in pieces {
             self.piece(bytes, |this| {
-                let next = this.side(this.places.way == Way::Read, bytes);
+                let next = this.side(this.places.way == Transfer::Read, bytes);
                 this.asm.load(size, R4, R5, 0);
                 // Behind the greater pieces.
                 this.asm.mov(R5, R3);
@@ -282,7 +282,7 @@ impl<'c> Copy<'c> {
                 break;
             }
             self.piece(bytes, |this| {
-                let next = this.side(this.places.way == Way::Write, bytes);
+                let next = this.side(this.places.way == Transfer::Write, bytes);
                 this.asm.store(size, R5, 0, R0);
                 this.asm.alu_imm(op::RSH, R0, bytes * 8);
                 this.asm.alu32_imm(op::ADD, next, bytes);

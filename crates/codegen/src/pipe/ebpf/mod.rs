@@ -10,11 +10,11 @@
 //! | `r1`, `r2`, `r3` | next byte of memory and message, bytes left; values inside a chunk, if bodies need them |
 //! | `r4`, `r5` | the chunk in memory and in the packet |
 //! | `r6`, `r7`, `r8` | what the first three reductions have so far; values |
-//! | `r9` | the context; frames of ours at [`Places::scratch`] |
+//! | `r9` | the context; frames of ours at [`CopyPlaces::scratch`] |
 //!
 //! Over a map's value ([`MemoryAt::Array`]) no pointer into the packet moves: what is
 //! written goes to the message by a helper, a chunk at a time, and what is read has to
-//! be in memory before ([`Way::InPlace`]).
+//! be in memory before ([`Transfer::InPlace`]).
 
 mod copy;
 mod lanes;
@@ -30,7 +30,7 @@ use copy::{CHUNK, Copy, SLOTS};
 /// Most persistent registers of a list.
 const MAX_REGISTERS: usize = 64;
 
-/// Bytes of the context that a copy uses at [`Places::scratch`].
+/// Bytes of the context that a copy uses at [`CopyPlaces::scratch`].
 pub const SCRATCH_BYTES: usize = 8 * (SLOTS + MAX_REGISTERS) + CHUNK as usize;
 
 /// A pipe that the kernel tier cannot run; the user tier can.
@@ -45,7 +45,7 @@ pub struct NoKernelForm {
 
 /// Where a copy finds what it works on.
 #[derive(Clone, Copy, Debug)]
-pub struct Places {
+pub struct CopyPlaces {
     /// Address in memory of the list's registers, 8 bytes each.
     pub registers: u32,
     /// Offset in the context of [`SCRATCH_BYTES`] bytes.
@@ -55,7 +55,7 @@ pub struct Places {
     /// Stack slot of the packet's end.
     pub end: i16,
     /// From where to where.
-    pub way: Way,
+    pub way: Transfer,
     /// What memory is made of.
     pub memory: MemoryAt,
     /// Whether anything is written to memory but the registers. A list that modifies
@@ -86,7 +86,7 @@ pub enum MemoryAt {
 
 /// From where to where data goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Transfer {
     /// From the message to memory; an arena.
     Read,
     /// From memory to the message.
@@ -121,12 +121,12 @@ impl KernelList {
                 return Err(refuse(&placed.name, why));
             }
         }
-        let places = Places {
+        let places = CopyPlaces {
             registers: 0,
             scratch: context::FRAMES,
             payload: -8,
             end: -16,
-            way: Way::Read,
+            way: Transfer::Read,
             memory: MemoryAt::Arena,
             writes: true,
             tick: None,
@@ -162,7 +162,7 @@ impl KernelList {
     /// # Panics
     ///
     /// Never: [`KernelList::new`] has written it before.
-    pub fn emit(&self, asm: &mut Assembler, places: Places, trap: Label) {
+    pub fn emit(&self, asm: &mut Assembler, places: CopyPlaces, trap: Label) {
         let mut copy = Copy::new(asm, &self.list, places, trap, self.saves);
         copy.begin();
         copy.chunks();

@@ -12,7 +12,7 @@
 //!
 //! The list's registers are at [`REGISTERS`] of the memory, an arena.
 
-use super::{KernelList, MemoryAt, Places, Way};
+use super::{CopyPlaces, KernelList, MemoryAt, Transfer};
 use crate::hook::{self, Action};
 use crate::parts;
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
@@ -72,17 +72,17 @@ pub fn program(work: Work<'_>, cpus: u32) -> Image {
     // The program must name its arena.
     asm.map(R1, MapRef::Memory, None);
     if let Work::Passes(lists) = work {
-        let mut places = Places {
+        let mut places = CopyPlaces {
             registers: REGISTERS as u32,
             scratch: context::FRAMES,
             payload: PAYLOAD,
             end: END,
-            way: Way::Read,
+            way: Transfer::Read,
             memory: MemoryAt::Arena,
             writes: true,
             tick: None,
         };
-        let (to, len) = (KEPT, KEPT + 8);
+        let (to, len) = (COPY_ARGS, COPY_ARGS + 8);
         asm.store(Size::D, R9, to, R8);
         asm.store(Size::D, R9, len, R3);
         for list in lists {
@@ -98,7 +98,7 @@ pub fn program(work: Work<'_>, cpus: u32) -> Image {
 }
 
 /// In the context, behind the copy's scratch: destination and length.
-const KEPT: i16 = context::FRAMES + super::SCRATCH_BYTES as i16;
+const COPY_ARGS: i16 = context::FRAMES + super::SCRATCH_BYTES as i16;
 
 /// The frame for a message. Allocates.
 #[must_use]

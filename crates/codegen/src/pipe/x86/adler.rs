@@ -15,7 +15,7 @@ use super::table;
 use crate::bug::{self, Bug};
 
 /// What it keeps during the loop.
-pub(super) struct Kept {
+pub(super) struct SumRegs {
     /// Sums of bytes, in lanes of 64 bits.
     sums: Home,
     /// The sums before each chunk, summed, in lanes of 64 bits.
@@ -27,8 +27,8 @@ pub(super) struct Kept {
 }
 
 /// Finds room.
-pub(super) fn keep(emit: &mut Emit<'_>) -> Kept {
-    Kept {
+pub(super) fn keep(emit: &mut Emit<'_>) -> SumRegs {
+    SumRegs {
         sums: emit.home(),
         before: emit.home(),
         weighed: emit.home(),
@@ -37,7 +37,7 @@ pub(super) fn keep(emit: &mut Emit<'_>) -> Kept {
 }
 
 /// Before the loop: nothing summed.
-pub(super) fn prologue(emit: &mut Emit<'_>, kept: &Kept) {
+pub(super) fn prologue(emit: &mut Emit<'_>, kept: &SumRegs) {
     let zero = emit.asm.lanes([0_u8]);
     for home in [kept.sums, kept.before, kept.weighed] {
         emit.settle(home, zero);
@@ -47,7 +47,7 @@ pub(super) fn prologue(emit: &mut Emit<'_>, kept: &Kept) {
 /// One vector of data.
 pub(super) fn chunk(
     emit: &mut Emit<'_>,
-    kept: &Kept,
+    kept: &SumRegs,
     data: u8,
     part: usize,
 ) -> Result<(), Exhausted> {
@@ -105,7 +105,7 @@ fn total(emit: &mut Emit<'_>, home: Home, widen: bool) {
 }
 
 /// Behind the loop: the registers. Uses `rax`, `rbx`, `rdx`, `rsi`, `r8`, `r12`.
-pub(super) fn epilogue(emit: &mut Emit<'_>, first: usize, kept: &Kept) {
+pub(super) fn epilogue(emit: &mut Emit<'_>, first: usize, kept: &SumRegs) {
     use Register::{R8, R11, R12, RAX, RBX, RCX, RDX};
     let r = Arg::R;
     let (s1, s2) = (RBX, R12);

@@ -15,15 +15,15 @@ use crate::bug::{self, Bug};
 pub(in super::super) const STREAM_BYTES: usize = 1024;
 
 /// What a cipher keeps during the loop.
-pub(super) struct Kept {
+pub(super) struct Keystream {
     /// In the frame: its keystream, and 64 bytes for its first row or counter.
     stream: i32,
     start: i32,
 }
 
 /// Finds room.
-pub(super) fn keep(emit: &mut Emit<'_>) -> Kept {
-    Kept {
+pub(super) fn keep(emit: &mut Emit<'_>) -> Keystream {
+    Keystream {
         stream: emit.room(STREAM_BYTES),
         start: emit.room(64),
     }
@@ -31,7 +31,7 @@ pub(super) fn keep(emit: &mut Emit<'_>) -> Kept {
 
 /// One vector of data passes: `r8` is how many bytes have passed before the turn,
 /// `offset` where this vector stands in it.
-pub(super) fn chunk(emit: &mut Emit<'_>, kept: &Kept, data: u8, offset: usize) {
+pub(super) fn chunk(emit: &mut Emit<'_>, kept: &Keystream, data: u8, offset: usize) {
     let stream = Arg::X(Register::RSP, Register::R8, kept.stream + offset as i32);
     emit.v3(table::XOR, data, data, stream);
 }
@@ -57,7 +57,7 @@ pub(super) fn epilogue(emit: &mut Emit<'_>, cipher: &Cipher, first: usize) {
 
 /// Before the loop: keystream for all of the data. Uses `rax`, `rbx`, `r8`,
 /// `r10`, `r11`, `r12`.
-pub(super) fn prologue(emit: &mut Emit<'_>, cipher: &Cipher, first: usize, kept: &Kept) {
+pub(super) fn prologue(emit: &mut Emit<'_>, cipher: &Cipher, first: usize, kept: &Keystream) {
     match cipher {
         Cipher::ChaCha20 { key, nonce } => chacha20(emit, key, nonce, first, kept),
         Cipher::AesCtr {
@@ -69,7 +69,7 @@ pub(super) fn prologue(emit: &mut Emit<'_>, cipher: &Cipher, first: usize, kept:
 
 /// Writes `turn` until `bytes` times turns are at least the length. `rbx` is where
 /// the next keystream goes.
-fn turns(emit: &mut Emit<'_>, kept: &Kept, bytes: i32, turn: impl FnOnce(&mut Emit<'_>)) {
+fn turns(emit: &mut Emit<'_>, kept: &Keystream, bytes: i32, turn: impl FnOnce(&mut Emit<'_>)) {
     let (rbx, r10) = (Arg::R(Register::RBX), Arg::R(Register::R10));
     let (again, done) = (emit.asm.label(), emit.asm.label());
     emit.asm.op(Code::Lea_r64_m, &[rbx, frame(kept.stream)]);
@@ -89,7 +89,7 @@ const SETS: u8 = 2;
 
 /// Rows of `ChaCha20`'s state lie in vectors, one block in each 16 bytes. Rows a to
 /// d of set s are registers 4 s to 4 s + 3; 8 is a temporary, 9 the first row d.
-fn chacha20(emit: &mut Emit<'_>, key: &[u8; 32], nonce: &[u8; 12], first: usize, kept: &Kept) {
+fn chacha20(emit: &mut Emit<'_>, key: &[u8; 32], nonce: &[u8; 12], first: usize, kept: &Keystream) {
     let lanes = emit.vector_bytes() / 16;
     let bytes = lanes * 64 * usize::from(SETS);
     let mut high = [0; 16];
@@ -239,7 +239,13 @@ fn rotate(emit: &mut Emit<'_>, register: u8, bits: u32) {
 const AES_BLOCKS: usize = 8;
 
 /// Counters are written by general registers, then encrypted where they lie.
-fn aes(emit: &mut Emit<'_>, round_keys: &[[u8; 16]], counter: [u8; 16], first: usize, kept: &Kept) {
+fn aes(
+    emit: &mut Emit<'_>,
+    round_keys: &[[u8; 16]],
+    counter: [u8; 16],
+    first: usize,
+    kept: &Keystream,
+) {
     let counter = u128::from_be_bytes(counter);
     let keys: Vec<Arg> = round_keys.iter().map(|key| emit.asm.lanes(*key)).collect();
     let (low, high, scratch) = (Register::RAX, Register::R12, Register::R8);

@@ -19,7 +19,7 @@ use super::table;
 use crate::bug::{self, Bug};
 
 /// What a CRC keeps during the loop.
-pub(super) struct Kept {
+pub(super) struct FoldRegs {
     /// The 64 bytes, in one, two or four vectors.
     homes: Vec<Home>,
     /// In the frame: 64 zeros, the 64 bytes, the bytes behind the last chunk.
@@ -36,13 +36,13 @@ const X: [Register; 6] = [
 ];
 
 /// Finds room.
-pub(super) fn keep(emit: &mut Emit<'_>) -> Kept {
+pub(super) fn keep(emit: &mut Emit<'_>) -> FoldRegs {
     let vectors = if emit.cpu.carryless_wide {
         emit.parts()
     } else {
         4
     };
-    Kept {
+    FoldRegs {
         homes: (0..vectors).map(|_| emit.home()).collect(),
         message: emit.room(192),
     }
@@ -70,7 +70,7 @@ fn carryless(emit: &mut Emit<'_>, to: Register, left: Register, right: Arg, halv
 }
 
 /// Before the loop: 60 zeros and four bytes.
-pub(super) fn prologue(emit: &mut Emit<'_>, crc: Crc, first: usize, kept: &Kept) {
+pub(super) fn prologue(emit: &mut Emit<'_>, crc: Crc, first: usize, kept: &FoldRegs) {
     let (eax, r8d) = (Register::EAX, Register::R8D);
     emit.asm
         .op(Code::Mov_r32_rm32, &[Arg::R(eax), Emit::persistent(first)]);
@@ -119,7 +119,7 @@ fn at(memory: Arg, by: i32) -> Arg {
 pub(super) fn chunk(
     emit: &mut Emit<'_>,
     crc: Crc,
-    kept: &Kept,
+    kept: &FoldRegs,
     data: u8,
     part: usize,
 ) -> Result<(), Exhausted> {
@@ -160,7 +160,7 @@ pub(super) fn chunk(
 fn narrow_chunk(
     emit: &mut Emit<'_>,
     constants: Arg,
-    kept: &Kept,
+    kept: &FoldRegs,
     data: u8,
     part: usize,
 ) -> Result<(), Exhausted> {
@@ -205,7 +205,7 @@ fn narrow_chunk(
 }
 
 /// Behind the loop: the state, from the last 128 bytes.
-pub(super) fn epilogue(emit: &mut Emit<'_>, crc: Crc, first: usize, kept: &Kept) {
+pub(super) fn epilogue(emit: &mut Emit<'_>, crc: Crc, first: usize, kept: &FoldRegs) {
     let message = kept.message;
     let bytes = 64 / kept.homes.len() as i32;
     for (index, home) in kept.homes.iter().enumerate() {

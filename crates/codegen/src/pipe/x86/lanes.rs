@@ -25,7 +25,7 @@ pub(super) type Homes = Vec<Home>;
 pub(super) fn possible(pipe: &Pipe, cpu: Cpu) -> bool {
     let list = List::new();
     let mut emit = Emit::new(&list, &[], cpu, super::Options::default(), true);
-    // In the frame, so that a pipe's way does not depend on its neighbours.
+    // In the frame, so that a pipe's strategy does not depend on its neighbours.
     let homes = pipe
         .registers()
         .iter()

@@ -148,7 +148,7 @@ pub struct Options {
 
 /// How a pipe was made into code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Strategy {
     /// Nothing to do.
     Nothing,
     /// A vector of words at once.
@@ -161,13 +161,13 @@ pub enum Way {
     InOrder,
 }
 
-/// A pipe's way and the reason for it, for people.
+/// A pipe's strategy and the reason for it, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Its name in the list.
     pub pipe: String,
     /// How.
-    pub way: Way,
+    pub strategy: Strategy,
     /// Why so.
     pub why: &'static str,
 }
@@ -217,7 +217,7 @@ impl Native {
         self.options
     }
 
-    /// The pipes' ways, in order.
+    /// The pipes' strategies, in order.
     #[must_use]
     pub fn steps(&self) -> &[Step] {
         &self.steps
@@ -238,7 +238,11 @@ impl Native {
     /// Most bytes of data of one call; a multiple of [`CHUNK_BYTES`].
     #[must_use]
     pub fn piece_bytes(&self) -> usize {
-        if self.steps.iter().any(|step| step.way == Way::Keystream) {
+        if self
+            .steps
+            .iter()
+            .any(|step| step.strategy == Strategy::Keystream)
+        {
             STREAM_BYTES
         } else {
             MAX_PIECE_BYTES
@@ -300,10 +304,10 @@ pub fn compile(list: &List, cpu: Cpu, options: Options) -> Result<Native, Unsupp
         .pipes()
         .iter()
         .map(|placed| {
-            let (way, why) = way(&placed.pipe, cpu);
+            let (strategy, why) = strategy(&placed.pipe, cpu);
             Step {
                 pipe: placed.name.clone(),
-                way,
+                strategy,
                 why,
             }
         })
@@ -324,35 +328,44 @@ pub fn compile(list: &List, cpu: Cpu, options: Options) -> Result<Native, Unsupp
 }
 
 /// How a pipe is made into code on `cpu`.
-pub(super) fn way(pipe: &Pipe, cpu: Cpu) -> (Way, &'static str) {
+pub(super) fn strategy(pipe: &Pipe, cpu: Cpu) -> (Strategy, &'static str) {
     match pipe.primitive() {
         Some(Primitive::Crc(_)) if cpu.carryless || cpu.carryless_wide => {
-            return (Way::Folded, "a CRC: carry-less products move 64 bytes on");
+            return (
+                Strategy::Folded,
+                "a CRC: carry-less products move 64 bytes on",
+            );
         }
         Some(Primitive::Crc(_)) => {
-            return (Way::InOrder, "a CRC, and the CPU has no carry-less product");
+            return (
+                Strategy::InOrder,
+                "a CRC, and the CPU has no carry-less product",
+            );
         }
         Some(Primitive::Cipher(_)) => {
             return (
-                Way::Keystream,
+                Strategy::Keystream,
                 "a cipher: its keystream is made before the data",
             );
         }
-        Some(Primitive::Adler) => return (Way::Folded, "Adler-32: 64 bytes weighed at once"),
+        Some(Primitive::Adler) => return (Strategy::Folded, "Adler-32: 64 bytes weighed at once"),
         None => {}
     }
     let idle = pipe.updates().is_empty();
     if pipe.no_mod() && idle {
-        (Way::Nothing, "gives what it takes")
+        (Strategy::Nothing, "gives what it takes")
     } else if !pipe.commutative() {
-        (Way::InOrder, "not commutative: words keep their order")
+        (Strategy::InOrder, "not commutative: words keep their order")
     } else if pipe.width() != pipe.gauge() {
-        (Way::InOrder, "computes with more bits than its words have")
+        (
+            Strategy::InOrder,
+            "computes with more bits than its words have",
+        )
     } else if lanes::possible(pipe, cpu) {
-        (Way::Lanes, "commutative: a vector of words at once")
+        (Strategy::Lanes, "commutative: a vector of words at once")
     } else {
         (
-            Way::InOrder,
+            Strategy::InOrder,
             "the vector unit lacks an operator or registers for it",
         )
     }

@@ -8,7 +8,7 @@ use super::super::primitive::Primitive;
 use super::asm::{Arg, Label, POOL, Pin};
 use super::emit::{Emit, Exhausted, frame, vector};
 use super::lanes::{self, Homes};
-use super::{CHUNK_BYTES, Direction, Layout, Way, adler, cipher, crc, order, table};
+use super::{CHUNK_BYTES, Direction, Layout, Strategy, adler, cipher, crc, order, table};
 use crate::bug::{self, Bug};
 
 /// Vector instructions in a turn of the loop beyond which it is not unrolled
@@ -18,13 +18,13 @@ const TURN_OPS: usize = 48;
 const MAX_UNROLLED: usize = 4;
 
 /// What a pipe keeps during the loop.
-enum Kept {
+enum LoopState {
     Nothing,
     Lanes(Homes),
     InOrder,
-    Crc(crc::Kept),
-    Adler(adler::Kept),
-    Cipher(cipher::Kept),
+    Crc(crc::FoldRegs),
+    Adler(adler::SumRegs),
+    Cipher(cipher::Keystream),
 }
 
 /// Writes the whole function; gives its bytes, how many of them are instructions,
@@ -52,7 +52,7 @@ pub(super) fn function(mut emit: Emit<'_>) -> (Vec<u8>, usize, usize) {
 
 struct Walk<'e, 'l> {
     emit: &'e mut Emit<'l>,
-    kept: Vec<Kept>,
+    kept: Vec<LoopState>,
     /// In the frame: values of pipes that go word by word.
     values: i32,
     /// In the frame: whether to store past the caches.
@@ -71,22 +71,27 @@ impl Walk<'_, '_> {
         self.streaming = self.emit.room(8);
         self.input = self.emit.room(CHUNK_BYTES);
         self.output = self.emit.room(CHUNK_BYTES);
-        if self.emit.steps.iter().any(|step| step.way == Way::InOrder) {
+        if self
+            .emit
+            .steps
+            .iter()
+            .any(|step| step.strategy == Strategy::InOrder)
+        {
             self.values = self.emit.room(order::VALUES_BYTES);
         }
         for (placed, step) in list.pipes().iter().zip(self.emit.steps) {
-            let kept = match (step.way, placed.pipe.primitive()) {
-                (Way::Nothing, _) => Kept::Nothing,
-                (Way::InOrder, _) => Kept::InOrder,
-                (Way::Folded, Some(Primitive::Crc(_))) => Kept::Crc(crc::keep(self.emit)),
-                (Way::Folded, _) => Kept::Adler(adler::keep(self.emit)),
-                (Way::Keystream, _) => {
+            let kept = match (step.strategy, placed.pipe.primitive()) {
+                (Strategy::Nothing, _) => LoopState::Nothing,
+                (Strategy::InOrder, _) => LoopState::InOrder,
+                (Strategy::Folded, Some(Primitive::Crc(_))) => LoopState::Crc(crc::keep(self.emit)),
+                (Strategy::Folded, _) => LoopState::Adler(adler::keep(self.emit)),
+                (Strategy::Keystream, _) => {
                     self.passed = self.passed.or_else(|| Some(self.emit.room(8)));
-                    Kept::Cipher(cipher::keep(self.emit))
+                    LoopState::Cipher(cipher::keep(self.emit))
                 }
-                (Way::Lanes, _) => {
+                (Strategy::Lanes, _) => {
                     let registers = placed.pipe.registers().iter();
-                    Kept::Lanes(registers.map(|_| self.emit.home()).collect())
+                    LoopState::Lanes(registers.map(|_| self.emit.home()).collect())
                 }
             };
             self.kept.push(kept);
@@ -129,14 +134,14 @@ impl Walk<'_, '_> {
         for (placed, kept) in self.emit.list.pipes().iter().zip(&self.kept) {
             let first = placed.first_register;
             match (kept, placed.pipe.primitive()) {
-                (Kept::Lanes(homes), _) => {
+                (LoopState::Lanes(homes), _) => {
                     lanes::prologue(self.emit, &placed.pipe, first, homes);
                 }
-                (Kept::Crc(kept), Some(Primitive::Crc(crc))) => {
+                (LoopState::Crc(kept), Some(Primitive::Crc(crc))) => {
                     crc::prologue(self.emit, *crc, first, kept);
                 }
-                (Kept::Adler(kept), _) => adler::prologue(self.emit, kept),
-                (Kept::Cipher(kept), Some(Primitive::Cipher(cipher))) => {
+                (LoopState::Adler(kept), _) => adler::prologue(self.emit, kept),
+                (LoopState::Cipher(kept), Some(Primitive::Cipher(cipher))) => {
                     cipher::prologue(self.emit, cipher, first, kept);
                 }
                 _ => {}
@@ -148,14 +153,14 @@ impl Walk<'_, '_> {
         for (placed, kept) in self.emit.list.pipes().iter().zip(&self.kept) {
             let first = placed.first_register;
             match (kept, placed.pipe.primitive()) {
-                (Kept::Lanes(homes), _) => {
+                (LoopState::Lanes(homes), _) => {
                     lanes::epilogue(self.emit, &placed.pipe, first, homes);
                 }
-                (Kept::Crc(kept), Some(Primitive::Crc(crc))) => {
+                (LoopState::Crc(kept), Some(Primitive::Crc(crc))) => {
                     crc::epilogue(self.emit, *crc, first, kept);
                 }
-                (Kept::Adler(kept), _) => adler::epilogue(self.emit, first, kept),
-                (Kept::Cipher(_), Some(Primitive::Cipher(cipher))) => {
+                (LoopState::Adler(kept), _) => adler::epilogue(self.emit, first, kept),
+                (LoopState::Cipher(_), Some(Primitive::Cipher(cipher))) => {
                     cipher::epilogue(self.emit, cipher, first);
                 }
                 _ => {}
@@ -169,13 +174,15 @@ impl Walk<'_, '_> {
         for (placed, kept) in self.emit.list.pipes().iter().zip(&self.kept) {
             let pipe = &placed.pipe;
             let passed = match (kept, pipe.primitive()) {
-                (Kept::Nothing, _) => Ok(data),
-                (Kept::Lanes(homes), _) => lanes::chunk(self.emit, pipe, homes, data, part),
-                (Kept::Crc(kept), Some(Primitive::Crc(crc))) => {
+                (LoopState::Nothing, _) => Ok(data),
+                (LoopState::Lanes(homes), _) => lanes::chunk(self.emit, pipe, homes, data, part),
+                (LoopState::Crc(kept), Some(Primitive::Crc(crc))) => {
                     crc::chunk(self.emit, *crc, kept, data, part).map(|()| data)
                 }
-                (Kept::Adler(kept), _) => adler::chunk(self.emit, kept, data, part).map(|()| data),
-                (Kept::Cipher(kept), _) => {
+                (LoopState::Adler(kept), _) => {
+                    adler::chunk(self.emit, kept, data, part).map(|()| data)
+                }
+                (LoopState::Cipher(kept), _) => {
                     // Pipes before it may have used `r8`.
                     if let Some(passed) = self.passed {
                         let r8 = Arg::R(Register::R8);
@@ -188,7 +195,7 @@ impl Walk<'_, '_> {
                     }
                     Ok(data)
                 }
-                (Kept::InOrder | Kept::Crc(_), _) => {
+                (LoopState::InOrder | LoopState::Crc(_), _) => {
                     let first = placed.first_register;
                     order::chunk(self.emit, pipe, first, self.values, data, part);
                     Ok(data)

@@ -7,7 +7,7 @@ mod program;
 mod trusted;
 mod values;
 
-use super::programs::{FUNCTIONS, Made, functions, instance_program, module, stub_program};
+use super::programs::{FUNCTIONS, Subject, functions, instance_program, module, stub_program};
 use ashway_abi::MemoryKind;
 use ashway_check::Rule;
 use ashway_check::bpf::{Insn, print};
@@ -25,22 +25,22 @@ const fn jump(off: i16) -> Insn {
 }
 
 /// The handler of [`super::programs::BODIES`] with this name, or a body.
-fn stub(body: &str, memory: MemoryKind) -> Made {
+fn stub(body: &str, memory: MemoryKind) -> Subject {
     stub_program(body, &module(body), memory, false).unwrap()
 }
 
-fn recursive(memory: MemoryKind) -> Made {
+fn recursive(memory: MemoryKind) -> Subject {
     let (name, text) = FUNCTIONS[0];
     stub_program(name, &functions(text), memory, false).unwrap()
 }
 
-fn instance(body: &str, memory: MemoryKind) -> Made {
+fn instance(body: &str, memory: MemoryKind) -> Subject {
     instance_program(body, &module(body), memory, (2, 3, true)).unwrap()
 }
 
 /// What is said of each program that has one of the instructions changed.
 fn edits(
-    made: &Made,
+    made: &Subject,
     which: impl Fn(Insn) -> bool,
     change: impl Fn(Insn) -> Insn,
 ) -> Vec<Option<Rule>> {
@@ -64,7 +64,12 @@ fn edits(
 }
 
 /// All of them are refused, with this rule.
-fn refused(made: &Made, which: impl Fn(Insn) -> bool, change: impl Fn(Insn) -> Insn, rule: Rule) {
+fn refused(
+    made: &Subject,
+    which: impl Fn(Insn) -> bool,
+    change: impl Fn(Insn) -> Insn,
+    rule: Rule,
+) {
     let results = edits(made, which, change);
     let all = results.iter().all(|found| *found == Some(rule));
     assert!(
@@ -76,7 +81,12 @@ fn refused(made: &Made, which: impl Fn(Insn) -> bool, change: impl Fn(Insn) -> I
 }
 
 /// At least one is refused with this rule.
-fn noticed(made: &Made, which: impl Fn(Insn) -> bool, change: impl Fn(Insn) -> Insn, rule: Rule) {
+fn noticed(
+    made: &Subject,
+    which: impl Fn(Insn) -> bool,
+    change: impl Fn(Insn) -> Insn,
+    rule: Rule,
+) {
     let results = edits(made, which, change);
     assert!(
         results.contains(&Some(rule)),

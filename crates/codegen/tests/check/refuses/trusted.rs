@@ -16,7 +16,7 @@ fn a_lock_that_is_not_kept() {
                 && insn.off == trusted::LOCK as i16
                 && insn.imm == 0
         };
-        for imm in [1, trusted::KEPT as i32 + 1] {
+        for imm in [1, trusted::HELD as i32 + 1] {
             // What comes behind may not be called, or not be left, under the lock.
             let kept = |insn: Insn| if imm == 1 { NOP } else { Insn { imm, ..insn } };
             let results = edits(&made, releases, kept);

@@ -8,7 +8,7 @@ use toml::de::DeTable;
 use super::*;
 use crate::attrs::Attrs;
 use crate::bug;
-use crate::module::{Made, Param, Refused};
+use crate::module::{Param, Refused, StageAndNext};
 use crate::read::{Kinds, Params};
 use crate::service::{Interface, Service};
 
@@ -81,7 +81,7 @@ impl Module<()> for Count {
         }
     }
 
-    fn stage(&self, _: Option<usize>, _: &mut Attrs) -> Result<Made<()>, Refused> {
+    fn stage(&self, _: Option<usize>, _: &mut Attrs) -> Result<StageAndNext<()>, Refused> {
         let mut asked = self.asked.lock().unwrap();
         *asked += 1;
         Err(Refused {

@@ -15,7 +15,7 @@ pub const MIGRATE: &str = "migrate";
 
 /// Memory that outlives the version of a handler that wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct StateRange {
     /// Where it begins, in the handler's memory.
     pub offset: u32,
     /// Its length in bytes.
@@ -29,7 +29,7 @@ pub struct Kept {
 /// # Errors
 ///
 /// [`NormaliseError::Invalid`] if it is not of this form.
-pub(super) fn read(section: &CustomSectionReader<'_>) -> Result<Kept, NormaliseError> {
+pub(super) fn read(section: &CustomSectionReader<'_>) -> Result<StateRange, NormaliseError> {
     let invalid = |message: String| NormaliseError::Invalid {
         at: section.data_offset() as u32,
         message: format!("section `{}` {message}", section.name()),
@@ -41,7 +41,7 @@ pub(super) fn read(section: &CustomSectionReader<'_>) -> Result<Kept, NormaliseE
     };
     let [begin, end, version] = [begin, end, version].map(u32::from_le_bytes);
     match end.checked_sub(begin) {
-        Some(bytes) if rest.is_empty() => Ok(Kept {
+        Some(bytes) if rest.is_empty() => Ok(StateRange {
             offset: begin,
             bytes,
             version,
@@ -52,7 +52,7 @@ pub(super) fn read(section: &CustomSectionReader<'_>) -> Result<Kept, NormaliseE
     }
 }
 
-impl Kept {
+impl StateRange {
     /// Whether all of it is there from the first message on.
     ///
     /// # Errors
