@@ -71,6 +71,14 @@ pub(crate) fn add_flags(asm: &mut Assembler, flags: u32) {
     asm.store(Size::W, R9, context::FLAGS, R1);
 }
 
+/// Has the verifier forget what it knows of the number in `reg`: which of several constants it
+/// is, after which it would walk what follows once for each, and what it was made of, which it
+/// would have to remember of every way that leads here (docs/facts.md, "Laundering").
+pub(crate) fn launder(asm: &mut Assembler, reg: Reg) {
+    asm.store(Size::D, R9, context::LAUNDERED, reg);
+    asm.load(Size::D, reg, R9, context::LAUNDERED);
+}
+
 /// Adds to `r5` the 16-bit words of the payload at `r2`, as a plain 64-bit sum to be folded later (RFC 1071 §2(A): the order of the bytes
 /// within words does not matter to the sum, so 32-bit loads will do).
 ///

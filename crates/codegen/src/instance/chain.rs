@@ -19,6 +19,7 @@ use ashway_wire::eth::TAG_BYTES;
 use super::{QueueSpec, enqueue, fill};
 use crate::bug::{self, Bug};
 use crate::hook;
+use crate::parts;
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R9, R10};
 
 /// Context: bytes of the frame, as the driver has it.
@@ -54,13 +55,14 @@ pub(super) fn judge(asm: &mut Assembler, layout: &QueueLayout, too_long: Label) 
     asm.alu(op::ADD, R0, R5);
     asm.alu_imm(op::SUB, R0, 1);
     asm.alu_imm(op::DIV, R0, layout.piece_bytes() as i32);
-    asm.alu_imm(op::AND, R0, MOST_SLOTS);
-    asm.store(Size::D, R10, enqueue::MORE, R0);
     asm.alu(op::OR, R3, R0);
     asm.jump(known);
     asm.bind(one);
-    asm.store_imm(Size::D, R10, enqueue::MORE, 0);
+    asm.mov_imm(R0, 0);
     asm.bind(known);
+    parts::launder(asm, R0);
+    asm.alu_imm(op::AND, R0, MOST_SLOTS);
+    asm.store(Size::D, R10, enqueue::MORE, R0);
     asm.store(Size::D, R10, enqueue::LONG, R3);
 }
 

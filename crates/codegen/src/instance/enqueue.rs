@@ -83,6 +83,7 @@ fn ring(asm: &mut Assembler, spec: &QueueSpec, fail: Label) {
     asm.alu32(op::MOD, R2, R3);
     asm.bind(own);
     asm.alu32(op::ADD, R1, R2);
+    parts::launder(asm, R1);
     asm.jump_if_imm(op::JGE, R1, spec.layout.rings as i32, fail);
     asm.mov(R2, R1);
     asm.alu_imm(op::LSH, R2, trusted::RING_STRIDE.trailing_zeros() as i32);
@@ -178,6 +179,7 @@ pub(crate) fn emit(
         Origin::Kernel { share, .. } => share,
     };
 
+    parts::launder(asm, R8);
     asm.load(Size::W, R4, R9, context::PAYLOAD_OFF);
     asm.load(Size::W, R5, R9, context::PAYLOAD_LEN);
     if asm.hook() == Hook::Tcx {

@@ -19,6 +19,7 @@ use ashway_check::bpf::{Assembler, Atomic, Field, Label, Reg, Size, op};
 use super::QueueSpec;
 use super::enqueue::{PATH_WORD, if_drains};
 use crate::bug::{self, Bug};
+use crate::parts;
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R9, R10};
 
 /// Stack: the message's bucket, or what stands in its place.
@@ -79,6 +80,7 @@ pub(super) fn note(asm: &mut Assembler) {
     asm.bind(by_flow);
     bucket(asm);
     asm.bind(known);
+    parts::launder(asm, R3);
     asm.store(Size::D, R10, FLOW, R3);
 }
 
