@@ -34,7 +34,7 @@ use crate::request::{self, Code, Refusal};
 use ashway_config::{HandlerConfig, PathConfig, Placement, Tier, suggest};
 use ashway_worker::drop_rule;
 use ashway_worker::handle::HandlerHandle;
-use ashway_worker::instance::{Instance, InstanceError, NotPromoted, Promoted};
+use ashway_worker::instance::{InstanceError, NewInstance, NotPromoted, Promoted};
 use ashway_worker::order::Order;
 use ashway_worker::plan::{InstancePlan, NoRoom, PathPlan};
 use ashway_worker::queue_plan::IfaceFacts;
@@ -91,7 +91,7 @@ impl Node {
         &mut self,
         operation: Operation,
         loading: Loading,
-        made: Result<(Instance, ashway_handler::Instance), InstanceError>,
+        made: Result<NewInstance, InstanceError>,
     ) {
         let Loading {
             handler,
@@ -102,9 +102,9 @@ impl Node {
         let begin = operation.begun();
         let added = made
             .map_err(|error| refusal(&RunError::Instance(error)))
-            .and_then(|(mut instance, wasm)| {
-                instance.owner = owner;
-                self.add_instance((handler, placement), plan, (instance, wasm), begin)
+            .and_then(|mut made| {
+                made.instance.owner = owner;
+                self.add_instance((handler, placement), plan, made, begin)
             });
         operation.end(added);
     }
@@ -113,12 +113,12 @@ impl Node {
         &mut self,
         (handler, placement): (HandlerConfig, Option<Placement>),
         plan: InstancePlan,
-        (instance, wasm): (Instance, ashway_handler::Instance),
+        made: NewInstance,
         begin: Instant,
     ) -> Result<Loaded, Refusal> {
         // Another file may have got the name while this one was compiled.
         request::check_free(&handler.name, &self.config)?;
-        let made = HandlerHandle::new(instance, wasm, &self.rows, &self.faults);
+        let made = HandlerHandle::new(made, &self.rows, &self.faults);
         let shared = Arc::clone(&made.shared);
         let mut config = self.config.clone();
         config.placements.extend(placement);

@@ -145,7 +145,7 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         live_paths.set_witnesses(witnesses);
     }
     let mut work = Work {
-        node: maps.clone(),
+        wake: maps.as_ref().map(|maps| Arc::clone(&maps.wake)),
         instances: runs.collect(),
         awake: Awake::default(),
         leaving: false,
@@ -260,7 +260,7 @@ fn node_maps(plan: &Plan, hook: Hook, frags: bool) -> Result<NodeMaps, RunError>
             plan.all_rows() as u32,
         ))
         .map_err(system)?,
-        wake: shared::bell("ashway_wake", 4096).map_err(system)?,
+        wake: Arc::new(shared::bell("ashway_wake", 4096).map_err(system)?),
     })
 }
 
@@ -277,9 +277,8 @@ fn make_instances(
     for (handler, (id, numbers)) in config.handlers.iter().zip(&plan.instances) {
         let paths = config.paths_of(&handler.name);
         let functions: Vec<&str> = paths.map(|path| path.function.as_str()).collect();
-        let (instance, wasm) =
-            Instance::create(handler, &functions, &numbers.queue, engine, maps, arena)?;
-        made.insert(*id, HandlerHandle::new(instance, wasm, rows, faults));
+        let new = Instance::create(handler, &functions, &numbers.queue, engine, maps, arena)?;
+        made.insert(*id, HandlerHandle::new(new, rows, faults));
     }
     Ok(made)
 }
@@ -398,11 +397,11 @@ fn take_with_xdp(
         source,
     })?;
     for &path in &numbers.paths {
-        let instance = &common.handlers[&plan.paths[&path].handler].shared;
+        let handler = &common.handlers[&plan.paths[&path].handler];
         let slot = plan.slot(path, number).expect("a path of this interface");
-        let queue = instance.queue.as_ref().expect("the node has maps");
+        let program = handler.user_program.as_ref().expect("the node has maps");
         slots
-            .set_slot(slot as u32, queue.user_program.fd())
+            .set_slot(slot as u32, program.fd())
             .map_err(|source| RunError::System {
                 doing: "fill the program array",
                 source,

@@ -275,7 +275,7 @@ impl Node {
             frame_queue: self
                 .frame_queue
                 .as_ref()
-                .map(|frame_queue| &frame_queue.plan),
+                .map(|frame_queue| &frame_queue.queue.plan),
             relays: self.relays.as_ref(),
             iface,
         }

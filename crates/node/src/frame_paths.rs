@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use ashway_abi::trusted::MAX_RINGS;
 use ashway_demux::{self as demux, Filter, FilterError, Replica};
+use ashway_kernel::Program;
 use ashway_modules::relay::NotPromotable;
 use ashway_modules::{Message, datagram, eth, fragment, tap};
 use ashway_path::create::Log;
@@ -44,6 +45,13 @@ pub(super) struct Made {
     fits: Result<(), NotPromotable>,
     /// What it is if it is to be bound to a handler.
     pub(super) bound: Option<Box<PathConfig>>,
+}
+
+/// The queue that whole frames come by, and the program that puts them there.
+#[derive(Debug)]
+pub(super) struct FrameQueue {
+    pub(super) queue: Arc<Queue>,
+    pub(super) user_program: Program,
 }
 
 impl Node {
@@ -265,15 +273,15 @@ impl Node {
         };
         if self.frame_queue.is_none() {
             let facts: Vec<_> = self.ifaces.iter().map(|iface| iface.facts).collect();
-            let frame_queue = Queue::of_frames(&facts, dispatch::packet(self.arena), maps)
-                .map_err(|error| refusal(&RunError::Instance(error)))?;
-            let program = &frame_queue.user_program;
+            let failed = |error| refusal(&RunError::Instance(error));
+            let queue = Queue::of_frames(&facts, dispatch::packet(self.arena)).map_err(failed)?;
+            let user_program = queue.load_user(maps).map_err(failed)?;
             for iface in &self.ifaces {
                 let Some(xdp) = &iface.xdp else {
                     continue;
                 };
                 xdp.slots
-                    .set_slot(LIVE_SLOT, program.fd())
+                    .set_slot(LIVE_SLOT, user_program.fd())
                     .map_err(|error| {
                         Refusal::failed(
                             format!("the program array did not take the program: {error}"),
@@ -281,15 +289,18 @@ impl Node {
                         )
                     })?;
             }
-            let frame_queue = Arc::new(frame_queue);
-            let shared = Arc::clone(&frame_queue);
-            self.call_worker(Resource::FrameQueue(shared))?;
-            self.frame_queue = Some(frame_queue);
+            let queue = Arc::new(queue);
+            self.call_worker(Resource::FrameQueue(Arc::clone(&queue)))?;
+            self.frame_queue = Some(FrameQueue {
+                queue,
+                user_program,
+            });
         }
         let frame_queue = self.frame_queue.as_ref().expect("it was made above");
         for (end, _) in made.iter().flat_map(|path| &path.ends) {
             let iface = end.iface();
-            if self.ifaces[iface].xdp.is_some() && frame_queue.plan.rings_at(iface).is_none() {
+            if self.ifaces[iface].xdp.is_some() && frame_queue.queue.plan.rings_at(iface).is_none()
+            {
                 let message = format!(
                     "there are rings of whole frames for the first {MAX_RINGS} interfaces, and \
                      `{}` is not among them",
@@ -313,8 +324,8 @@ impl Node {
     ) -> Result<PathId, Refusal> {
         let shown = ends.iter().map(|(end, _)| *end);
         let domain = domain.map(Arc::from);
-        let frame_queue = self.frame_queue.as_deref();
-        let is_idle = |number| frame_queue.is_none_or(|frame_queue| frame_queue.begin_path(number));
+        let frame_queue = self.frame_queue.as_ref();
+        let is_idle = |number| frame_queue.is_none_or(|frames| frames.queue.begin_path(number));
         let name = path.shared_name();
         let id = self.paths.insert_frames(name, from, domain, shown, is_idle);
         // Another of the same request may have the name by now.

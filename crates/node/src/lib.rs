@@ -75,7 +75,6 @@ use ashway_worker::handle::HandlerHandle;
 use ashway_worker::instance::{Instance, NotPromoted};
 use ashway_worker::plan::{HandlerId, Plan};
 use ashway_worker::programs::{DemuxMaps, NodeMaps};
-use ashway_worker::queue::Queue;
 use ashway_worker::queue_plan::IfaceFacts;
 use ashway_worker::rows::Rows;
 use ashway_worker::say::say;
@@ -83,6 +82,7 @@ use ashway_worker::target::Target;
 use ashway_worker::worker::Worker;
 use ashway_worker::worker::command::Command;
 use entry::NextProgram;
+use frame_paths::FrameQueue;
 use looks::Deaths;
 use neighbours::Neighbours;
 use operations::Operations;
@@ -134,8 +134,8 @@ pub struct Node {
     leaving: Vec<HandlerHandle>,
     /// Bindings that were bypassed at the last look.
     resting: Vec<Weak<HandlerBinding>>,
-    /// Whose rings hold whole frames; made when the first path wants them.
-    frame_queue: Option<Arc<Queue>>,
+    /// Where whole frames come; made when the first path wants them.
+    frame_queue: Option<FrameQueue>,
     /// Kernel-tier state of relays; created with the first relay.
     relays: Option<NodeRelays>,
     /// The kernel's tables of routes and neighbours.
@@ -346,11 +346,10 @@ impl Node {
     /// Puts the program of this tier into a path's slots; false if there is none.
     fn put(&self, path: PathId, tier: Tier) -> Result<bool, NotPromoted> {
         let plan = &self.plan.paths[&path];
-        let instance = &self.handlers[&plan.handler].shared;
         let own = match (&self.paths.bound(path).promotion, tier) {
             (Promotion::Done(promoted), Tier::Kernel) => &promoted.program,
-            _ => match &instance.queue {
-                Some(queue) => &queue.user_program,
+            _ => match &self.handlers[&plan.handler].user_program {
+                Some(program) => program,
                 None => return Ok(false),
             },
         };

@@ -109,9 +109,9 @@ impl Missing {
                     .queue
                     .as_ref()
                     .expect("observed programs are XDP's");
-                queue.user_noting(maps, notes)
+                queue.load_user_noting(maps, notes)
             }
-            Wanting::Frames(queue) => queue.user_noting(maps, notes),
+            Wanting::Frames(queue) => queue.load_user_noting(maps, notes),
             Wanting::Relays(queue, hops) => queue.load_forward(maps, hops, Some(notes)),
             Wanting::Kernel(instance, function, allowed) => {
                 let made = instance.promote_noting(maps, function, *allowed, notes);
@@ -323,9 +323,10 @@ impl Node {
                 let program = Wanting::Kernel(instance, function, self.allowance(id));
                 missing(Key::Kernel(id), program)
             });
-        let frames = self.frame_queue.iter();
+        let queue = self.frame_queue.as_ref().map(|frames| &frames.queue);
+        let frames = queue.into_iter();
         let frames = frames.map(|queue| missing(Key::Frames, Wanting::Frames(Arc::clone(queue))));
-        let relays = self.relays.iter().zip(&self.frame_queue);
+        let relays = self.relays.iter().zip(queue);
         let relays = relays.map(|(relays, queue)| {
             let program = Wanting::Relays(Arc::clone(queue), Arc::clone(&relays.hops));
             missing(Key::Relays, program)

@@ -37,7 +37,9 @@ use crate::compile::{self, Ended};
 use crate::control::{Answer, Caller};
 use crate::request::Refusal;
 use ashway_config::HandlerConfig;
-use ashway_worker::instance::{Allowance, Instance, InstanceError, NotPromoted, Promoted};
+use ashway_worker::instance::{
+    Allowance, Instance, InstanceError, NewInstance, NotPromoted, Promoted,
+};
 use ashway_worker::plan::InstancePlan;
 use ashway_worker::programs::{DemuxMaps, NodeMaps};
 use ashway_worker::relay_shadow::{self, Replay};
@@ -174,7 +176,7 @@ pub(super) enum Job {
 /// What came of a [`Job`].
 pub(super) enum Outcome {
     Nothing,
-    Load(Box<Result<(Instance, ashway_handler::Instance), InstanceError>>),
+    Load(Box<Result<NewInstance, InstanceError>>),
     Program(Result<Promoted, NotPromoted>),
     Compare(Result<Compared, NotPromoted>),
     Version(Result<Candidate, InstanceError>),

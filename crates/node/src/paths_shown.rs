@@ -225,7 +225,7 @@ impl Node {
     fn add_dropped(&self, path: &FramePath, counts: &mut Counts) {
         let frame_queue = self.frame_queue.as_ref().zip(path.number);
         let dropped = frame_queue.map_or(0, |(frame_queue, number)| {
-            frame_queue.dropped_on_arrival(number)
+            frame_queue.queue.dropped_on_arrival(number)
         });
         counts.received += dropped;
         counts.add_fate(Count::DroppedQueueFull, dropped);

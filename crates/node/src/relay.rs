@@ -102,7 +102,7 @@ impl Node {
         let ends: Vec<usize> = ends.map(|end| end.iface()).collect();
         self.need_exits(&ends)?;
         let relays = self.relays.as_mut().expect("made above");
-        let frame_queue = self.frame_queue.as_ref().expect("relays have one");
+        let frame_queue = &self.frame_queue.as_ref().expect("relays have one").queue;
         let is_idle = |number: &usize| {
             [Direction::Forward, Direction::Backward]
                 .into_iter()
@@ -169,7 +169,7 @@ impl Node {
         };
         let hops = shared::words("ashway_hops", KEYS * hop::BYTES);
         let hops = hops.map_err(|error| failed(&error))?;
-        let program = frame_queue.load_forward(maps, &hops, None);
+        let program = frame_queue.queue.load_forward(maps, &hops, None);
         let program = program.map_err(|error| failed(&error))?;
         for iface in &self.ifaces {
             if let Some(xdp) = &iface.xdp {
@@ -306,7 +306,7 @@ impl Node {
         frame_queue
             .flat_map(|frame_queue| {
                 let keys = (0..=2 * relays).chain(others.clone());
-                keys.map(|key| u64::from(frame_queue.in_user(key)))
+                keys.map(|key| u64::from(frame_queue.queue.in_user(key)))
             })
             .sum()
     }
@@ -314,7 +314,7 @@ impl Node {
     /// How a relay of the kernel tier stands with its share.
     pub(super) fn mode_of_relay(&self, path: &FramePath) -> Option<Mode> {
         let place = path.place.as_ref()?;
-        let frame_queue = self.frame_queue.as_ref()?;
+        let frame_queue = &self.frame_queue.as_ref()?.queue;
         let ways = [Direction::Forward, Direction::Backward].into_iter();
         let keys = ways.map(|direction| relays::key(place.number, direction));
         let waits = keys.map(|key| frame_queue.in_user(key)).sum::<u32>() > 0;

@@ -120,7 +120,7 @@ impl Node {
             (Ok(()), Some(((frame_queue, maps), number))) => {
                 let out = self.ifaces.iter().map(NodeIface::way_out).collect();
                 let job = Job::CompareRelay {
-                    replay: Box::new(Replay::new(frame_queue.spec(maps), out, number)),
+                    replay: Box::new(Replay::new(frame_queue.queue.spec(maps), out, number)),
                     recording: Recording::take(&recording),
                 };
                 self.submit(operation, Step::CompareRelay(promotion), job);

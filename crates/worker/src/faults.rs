@@ -320,7 +320,7 @@ pub(crate) mod tests {
         let plan = QueuePlan::unbound(&[]);
         let made = Instance::create(&config, &[], &plan, &engine, None, false);
         std::fs::remove_file(&config.file).unwrap();
-        made.unwrap().0
+        made.unwrap().instance
     }
 
     #[test]

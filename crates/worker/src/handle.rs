@@ -5,10 +5,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ashway_config::Tier;
+use ashway_kernel::Program;
 
 use crate::counters::UserRows;
 use crate::faults::{Faults, Stop};
-use crate::instance::Instance;
+use crate::instance::{Instance, NewInstance};
 use crate::instance_lock::{Holds, Taken};
 use crate::shadow::Recording;
 use crate::version::Version;
@@ -21,6 +22,8 @@ pub struct HandlerHandle {
     /// Its Wasm side. Only the worker runs and swaps it, so nobody waits for the
     /// lock; it is there because the paths of an instance share it.
     pub running: Arc<Mutex<UserInstance>>,
+    /// Puts messages into its queue, in the user tier. Absent on rungs without XDP.
+    pub user_program: Option<Arc<Program>>,
     /// What the worker has of the instance's lock.
     holds: Arc<Holds>,
     /// How many paths end in each of its functions.
@@ -45,12 +48,12 @@ pub struct UserInstance {
 impl HandlerHandle {
     /// A new instance.
     #[must_use]
-    pub fn new(
-        instance: Instance,
-        wasm: ashway_handler::Instance,
-        rows: &Arc<UserRows>,
-        faults: &Arc<Faults>,
-    ) -> Self {
+    pub fn new(made: NewInstance, rows: &Arc<UserRows>, faults: &Arc<Faults>) -> Self {
+        let NewInstance {
+            instance,
+            wasm,
+            user_program,
+        } = made;
         let version = instance.version();
         Self {
             shared: Arc::new(instance),
@@ -59,6 +62,7 @@ impl HandlerHandle {
                 wasm,
                 recording: None,
             })),
+            user_program: user_program.map(Arc::new),
             holds: Arc::default(),
             bound: Arc::default(),
             rows: Arc::clone(rows),

@@ -11,6 +11,7 @@ use ashway_abi::share::Mode;
 use ashway_abi::trusted;
 use ashway_config::{Grant, HandlerConfig};
 use ashway_handler::Engine;
+use ashway_kernel::Program;
 
 use crate::bindings::HandlerBindings;
 use crate::bug::{self, Bug};
@@ -60,6 +61,17 @@ pub struct Instance {
     may_reply: bool,
 }
 
+/// An instance that nobody runs yet, and what was made with it.
+#[derive(Debug)]
+pub struct NewInstance {
+    /// The instance.
+    pub instance: Instance,
+    /// Its version, over its memory.
+    pub wasm: ashway_handler::Instance,
+    /// Puts messages into its queue. Absent where that is.
+    pub user_program: Option<Program>,
+}
+
 impl Instance {
     /// Makes everything but the promoted program. `node` is absent on rungs
     /// without XDP.
@@ -74,7 +86,7 @@ impl Instance {
         engine: &Engine,
         node: Option<&NodeMaps>,
         arena_allowed: bool,
-    ) -> Result<(Self, ashway_handler::Instance), InstanceError> {
+    ) -> Result<NewInstance, InstanceError> {
         let file = config.file.display().to_string();
         let version = Version::read(config, &config.file, engine)?;
         let compiled = &version.compiled;
@@ -108,31 +120,43 @@ impl Instance {
                 port: config.send_port,
                 source,
             })?;
-        let queue = node
-            .map(|node| Queue::of_handler(&config.name, plan, memory.kind(), node))
-            .transpose()?;
         let instance = Self {
             name: config.name.clone(),
             memory,
-            log: if queue.is_some() {
-                Box::default()
-            } else {
-                log::own()
-            },
-            queue,
+            queue: None,
             versions: Versions::begin(Arc::new(version)),
             bindings: HandlerBindings::default(),
             frames: (0..plan.most_paths).map(|_| AtomicU32::new(0)).collect(),
             faults: Default::default(),
+            log: log::own(),
             channels,
             timers: Timers::default(),
             owner: None,
             unloaded: AtomicBool::new(false),
             may_reply: config.allow.contains(&Grant::Reply),
         };
-        instance.note_version(&instance.version());
-        instance.want_fault();
-        Ok((instance, wasmtime))
+        let (instance, user_program) = match node {
+            None => (instance, None),
+            Some(node) => {
+                let queue = Queue::of_handler(&config.name, plan, instance.memory.kind())?;
+                let user_program = queue.load_user(node)?;
+                (instance.with_queue(queue), Some(user_program))
+            }
+        };
+        Ok(NewInstance {
+            instance,
+            wasm: wasmtime,
+            user_program,
+        })
+    }
+
+    /// The same with a queue, among whose words are its own from now on.
+    pub(crate) fn with_queue(mut self, queue: Queue) -> Self {
+        self.log = Box::default();
+        self.queue = Some(queue);
+        self.note_version(&self.version());
+        self.want_fault();
+        self
     }
 
     /// The version that runs.

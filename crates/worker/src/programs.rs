@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ashway_abi::{Leaf, leaf};
@@ -32,7 +33,7 @@ pub struct NodeMaps {
     /// Counters, a row each.
     pub counters: Map,
     /// Wakes the worker.
-    pub wake: WakeBell,
+    pub wake: Arc<WakeBell>,
 }
 
 /// The maps a program can name; those it does not name may be absent.

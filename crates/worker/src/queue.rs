@@ -6,6 +6,7 @@
 //! tier, which is what keeps them in order.
 
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -37,8 +38,6 @@ pub struct Queue {
     /// The blocks behind them, where messages lie.
     pool: Arc<Pool>,
     packet: Packet,
-    /// Puts messages into its rings.
-    pub user_program: Program,
 }
 
 impl Queue {
@@ -47,70 +46,61 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// [`InstanceError`]; nothing is left behind.
-    pub fn of_frames(
-        facts: &[IfaceFacts],
-        packet: Packet,
-        node: &NodeMaps,
-    ) -> Result<Self, InstanceError> {
-        Self::create("frames", &QueuePlan::of_frames(facts), packet, node)
+    /// [`InstanceError::Memory`].
+    pub fn of_frames(facts: &[IfaceFacts], packet: Packet) -> Result<Self, InstanceError> {
+        Self::create("frames", QueuePlan::of_frames(facts), packet)
     }
 
     /// The queue of a handler whose memory is of this kind.
     ///
     /// # Errors
     ///
-    /// [`InstanceError`]; nothing is left behind.
+    /// [`InstanceError::Memory`].
     pub(crate) fn of_handler(
         handler: &str,
         plan: &QueuePlan,
         memory: MemoryKind,
-        node: &NodeMaps,
     ) -> Result<Self, InstanceError> {
-        Self::create(handler, plan, Packet::beside(memory), node)
+        Self::create(handler, plan.clone(), Packet::beside(memory))
     }
 
-    fn create(
+    /// Makes its words as a map, so that programs can name them.
+    fn create(name: &str, plan: QueuePlan, packet: Packet) -> Result<Self, InstanceError> {
+        let bytes = plan.layout().bytes();
+        shared::words("ashway_trusted", bytes)
+            .and_then(|words| Self::over(words, name, plan, packet))
+            .map_err(|source| InstanceError::Memory {
+                handler: name.to_owned(),
+                bytes,
+                source,
+            })
+    }
+
+    /// The queue of this plan over these words, which are 0.
+    ///
+    /// # Errors
+    ///
+    /// What `mmap(2)` returned.
+    pub(crate) fn over(
+        trusted: SharedArray,
         name: &str,
-        plan: &QueuePlan,
+        plan: QueuePlan,
         packet: Packet,
-        node: &NodeMaps,
-    ) -> Result<Self, InstanceError> {
+    ) -> io::Result<Self> {
         let layout = plan.layout();
         // Beyond that, a ring's control block would lie in another's slots.
         assert!(layout.rings <= trusted::MAX_RINGS, "the plan gives no more");
-        let bytes = layout.bytes();
-        let no_memory = |source| InstanceError::Memory {
-            handler: name.to_owned(),
-            bytes,
-            source,
-        };
-        let trusted = shared::words("ashway_trusted", bytes).map_err(no_memory)?;
-        let pool = shared::pool(&trusted, &layout).map_err(no_memory)?;
+        let pool = shared::pool(&trusted, &layout)?;
         let seed = RandomState::new().hash_one(name);
         let word = trusted.u64_at(trusted::FLOW_SEED);
         word.store(seed, Ordering::Relaxed);
-        let image = instance::user(&spec(plan, packet, node));
-        let maps = maps(node, &trusted);
-        let loaded = programs::load(&program_name("u", name), &image, &maps);
-        let user_program = loaded.map_err(|source| InstanceError::Load {
-            handler: name.to_owned(),
-            source,
-        })?;
         Ok(Self {
             name: name.to_owned(),
-            plan: plan.clone(),
+            plan,
             trusted,
             pool,
             packet,
-            user_program,
         })
-    }
-
-    /// What programs have to know of it.
-    #[must_use]
-    pub fn spec(&self, node: &NodeMaps) -> QueueSpec {
-        spec(&self.plan, self.packet, node)
     }
 
     /// What it has, and where.
@@ -128,19 +118,62 @@ impl Queue {
         &self.pool
     }
 
-    /// Loads the program that puts messages into its rings, as one that observes.
+    /// Says whether its programs are to ring for the next message.
+    pub(crate) fn want_wake(&self, wanted: bool) {
+        let word = self.trusted.u32_at(trusted::NEED_WAKE);
+        word.store(wanted.into(), Ordering::SeqCst);
+    }
+
+    /// Whether one has rung, or was never asked to.
+    pub(crate) fn is_rung(&self) -> bool {
+        self.trusted
+            .u32_at(trusted::NEED_WAKE)
+            .load(Ordering::SeqCst)
+            == 0
+    }
+}
+
+/// The programs that put messages into it.
+impl Queue {
+    /// What they have to know of it.
+    #[must_use]
+    pub fn spec(&self, node: &NodeMaps) -> QueueSpec {
+        QueueSpec {
+            cpus: node.cpus,
+            hook: node.hook,
+            layout: self.layout(),
+            packet: self.packet,
+            order_scope: self.plan.order_scope,
+        }
+    }
+
+    /// Loads the one that puts every message into its rings.
+    ///
+    /// # Errors
+    ///
+    /// [`InstanceError::Load`].
+    pub fn load_user(&self, node: &NodeMaps) -> Result<Program, InstanceError> {
+        let image = instance::user(&self.spec(node));
+        let loaded = programs::load(&program_name("u", &self.name), &image, &self.maps(node));
+        loaded.map_err(|source| InstanceError::Load {
+            handler: self.name.clone(),
+            source,
+        })
+    }
+
+    /// The same, as one that observes.
     ///
     /// # Errors
     ///
     /// What the kernel said.
-    pub fn user_noting(
+    pub fn load_user_noting(
         &self,
         node: &NodeMaps,
         notes: BorrowedFd<'_>,
     ) -> Result<Program, LoadError> {
         let image = instance::user_observed(&self.spec(node));
         let name = program_name("u", &self.name);
-        programs::load_noting(&name, &image, &maps(node, &self.trusted), notes)
+        programs::load_noting(&name, &image, &self.maps(node), notes)
     }
 
     /// Loads the program of relays, for the queue of whole frames; with `notes`, as one that
@@ -155,22 +188,15 @@ impl Queue {
         hops: &SharedArray,
         notes: Option<BorrowedFd<'_>>,
     ) -> Result<Program, LoadError> {
-        let maps = maps(node, &self.trusted);
-        programs::load_forward(&self.spec(node), &maps, hops, notes)
+        programs::load_forward(&self.spec(node), &self.maps(node), hops, notes)
     }
 
-    /// Says whether its programs are to ring for the next message.
-    pub(crate) fn want_wake(&self, wanted: bool) {
-        let word = self.trusted.u32_at(trusted::NEED_WAKE);
-        word.store(wanted.into(), Ordering::SeqCst);
-    }
-
-    /// Whether one has rung, or was never asked to.
-    pub(crate) fn is_rung(&self) -> bool {
-        self.trusted
-            .u32_at(trusted::NEED_WAKE)
-            .load(Ordering::SeqCst)
-            == 0
+    const fn maps<'m>(&'m self, node: &'m NodeMaps) -> Maps<'m> {
+        Maps {
+            node,
+            trusted: Some(&self.trusted),
+            memory: None,
+        }
     }
 }
 
@@ -275,22 +301,4 @@ impl Queue {
 /// The keys of a path of modules.
 fn both_ways(number: u32) -> [usize; 2] {
     [Direction::Forward, Direction::Backward].map(|way| keys::key(number, way))
-}
-
-fn spec(plan: &QueuePlan, packet: Packet, node: &NodeMaps) -> QueueSpec {
-    QueueSpec {
-        cpus: node.cpus,
-        hook: node.hook,
-        layout: plan.layout(),
-        packet,
-        order_scope: plan.order_scope,
-    }
-}
-
-fn maps<'m>(node: &'m NodeMaps, trusted: &'m SharedArray) -> Maps<'m> {
-    Maps {
-        node,
-        trusted: Some(trusted),
-        memory: None,
-    }
 }

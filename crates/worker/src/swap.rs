@@ -327,13 +327,11 @@ mod tests {
             let engine = Engine::new().unwrap();
             let plan = QueuePlan::unbound(&[]);
             let made = Instance::create(&config, &[], &plan, &engine, None, false);
-            let (instance, wasm) = made.unwrap();
             let this = Self {
                 engine,
                 config,
                 handler: HandlerHandle::new(
-                    instance,
-                    wasm,
+                    made.unwrap(),
                     &Arc::new(UserRows::new(1)),
                     &Arc::default(),
                 ),

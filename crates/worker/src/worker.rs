@@ -17,6 +17,7 @@ use std::sync::mpsc::{
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use ashway_memory::WakeBell;
 use ashway_path::places::PathId;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::thread::set_current_timer_slack;
@@ -29,7 +30,6 @@ use crate::order::Order;
 use crate::packet_port::PacketPort;
 use crate::packets;
 use crate::paths::Paths;
-use crate::programs::NodeMaps;
 use crate::queue::Queue;
 use crate::rings;
 use crate::run_instance::{self, HandlerPath, RunInstance};
@@ -57,8 +57,8 @@ const LOOKS: u32 = 16;
 /// What the worker works on.
 #[derive(Debug)]
 pub struct Work {
-    /// Absent on rungs without XDP.
-    pub node: Option<Arc<NodeMaps>>,
+    /// What programs ring when it sleeps. Absent on rungs without XDP.
+    pub wake: Option<Arc<WakeBell>>,
     /// All instances.
     pub instances: Vec<RunInstance>,
     /// Those that are looked at.
@@ -395,7 +395,7 @@ impl Work {
     /// Takes a batch from each source, and runs what has come. What it sends by links waits in
     /// the output queues of its paths.
     fn run_paths(&mut self) -> bool {
-        if self.node.as_ref().is_some_and(|node| node.wake.has_rung()) {
+        if self.wake.as_ref().is_some_and(|bell| bell.has_rung()) {
             self.rouse();
         }
         let Self {
@@ -489,7 +489,7 @@ impl Work {
 
     /// Drains the bell, and looks at those again that have rung. Whether there were any.
     fn rouse(&mut self) -> bool {
-        let rang = self.node.as_ref().is_some_and(|node| node.wake.drain());
+        let rang = self.wake.as_ref().is_some_and(|bell| bell.drain());
         rang && self.awake.rouse(&mut self.instances)
     }
 
@@ -511,7 +511,7 @@ impl Work {
         if none && !roused && !self.frame_queue.as_deref().is_some_and(rings::holds_any) {
             let mut fds: Vec<PollFd> = Vec::with_capacity(2 + self.packet_ports.len());
             fds.push(PollFd::new(call, PollFlags::IN));
-            let bell = self.node.as_ref().map(|node| node.wake.fd());
+            let bell = self.wake.as_ref().map(|bell| bell.fd());
             if let Some(bell) = &bell {
                 fds.push(PollFd::new(bell, PollFlags::IN));
             }

@@ -13,7 +13,9 @@ use crate::request::Refusal;
 use ashway_config::{
     self, Act, Config, Difference, HandlerConfig, Mistake, PathConfig, Tier, What,
 };
-use ashway_worker::instance::{Allowance, Instance, InstanceError, NotPromoted, Promoted};
+use ashway_worker::instance::{
+    Allowance, Instance, InstanceError, NewInstance, NotPromoted, Promoted,
+};
 use ashway_worker::plan::InstancePlan;
 use ashway_worker::programs::NodeMaps;
 use ashway_worker::queue_plan::IfaceFacts;
@@ -37,13 +39,10 @@ pub(crate) struct Order {
     inherited: BTreeMap<String, BTreeMap<String, Param>>,
 }
 
-/// An instance that is made, and its Wasm side.
-pub(crate) type Made = (InstancePlan, Instance, ashway_handler::Instance);
-
 /// What was compiled, by name.
 #[derive(Default)]
 pub(crate) struct Compiled {
-    pub(super) fresh: BTreeMap<String, Result<Made, InstanceError>>,
+    pub(super) fresh: BTreeMap<String, Result<(InstancePlan, NewInstance), InstanceError>>,
     pub(super) swaps: BTreeMap<String, Result<Candidate, InstanceError>>,
     pub(super) programs: BTreeMap<String, Result<Promoted, NotPromoted>>,
 }
@@ -96,7 +95,7 @@ impl Order {
         let mut compiled = Compiled::default();
         for (handler, plan) in self.fresh {
             let made = Instance::create(&handler, &[], &plan.queue, engine, maps, arena);
-            let made = made.map(|(instance, wasm)| (plan, instance, wasm));
+            let made = made.map(|made| (plan, made));
             compiled.fresh.insert(handler.name, made);
         }
         for (handler, instance, in_kernel) in self.swaps {
@@ -113,7 +112,7 @@ impl Order {
             let fresh = compiled.fresh.get(&path.handler);
             let swap = compiled.swaps.get(&path.handler);
             let (instance, version) = match (fresh, swap, &kept) {
-                (Some(Ok((_, instance, _))), ..) => (instance, instance.version()),
+                (Some(Ok((_, made))), ..) => (&made.instance, made.instance.version()),
                 (None, Some(Ok(candidate)), Some(kept)) => {
                     (&**kept, Arc::clone(&candidate.version))
                 }

@@ -62,8 +62,8 @@ impl Node {
                 .handler(&name)
                 .expect("it was compiled for its section");
             match fresh {
-                Ok((plan, instance, wasm)) => {
-                    let bindable = HandlerHandle::new(instance, wasm, &self.rows, &self.faults);
+                Ok((plan, new)) => {
+                    let bindable = HandlerHandle::new(new, &self.rows, &self.faults);
                     made.push((handler.clone(), plan, bindable));
                 }
                 Err(error) => {

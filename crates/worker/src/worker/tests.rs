@@ -140,7 +140,7 @@ fn worker(quiet: usize, say: &Say) -> (Worker, Vec<PathId>) {
 /// A worker's work with these paths alone.
 fn work(paths: Paths, rows: &Arc<UserRows>) -> Work {
     Work {
-        node: None,
+        wake: None,
         instances: Vec::new(),
         awake: Awake::default(),
         leaving: false,

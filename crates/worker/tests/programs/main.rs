@@ -67,7 +67,7 @@ fn node_maps() -> NodeMaps {
             4,
         ))
         .unwrap(),
-        wake: shared::bell("wake", 4096).unwrap(),
+        wake: Arc::new(shared::bell("wake", 4096).unwrap()),
     }
 }
 
