@@ -281,6 +281,7 @@ pub(crate) mod tests {
     use ashway_handler::Engine;
 
     use super::*;
+    use crate::instance::NewInstance;
     use crate::queue_plan::QueuePlan;
     use ashway_config::HandlerConfig;
 
@@ -307,6 +308,11 @@ pub(crate) mod tests {
 
     /// An instance of a handler that is no more than stopped.
     pub(crate) fn instance(handler: &str) -> Instance {
+        new_instance(handler).instance
+    }
+
+    /// The same, with what runs it.
+    pub(crate) fn new_instance(handler: &str) -> NewInstance {
         // Another test may make one of the same name at the same time.
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -320,7 +326,7 @@ pub(crate) mod tests {
         let plan = QueuePlan::unbound(&[]);
         let made = Instance::create(&config, &[], &plan, &engine, None, false);
         std::fs::remove_file(&config.file).unwrap();
-        made.unwrap().instance
+        made.unwrap()
     }
 
     #[test]

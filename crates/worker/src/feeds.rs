@@ -131,10 +131,11 @@ pub(crate) fn write_standing(words: &SharedArray, word: usize, stands: &Account)
 
 #[cfg(test)]
 mod tests {
-    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use ashway_abi::share::Terms;
 
     use super::*;
     use crate::bug::{self, Bug};
+    use crate::played;
 
     const ROW: CounterRow = CounterRow(9);
 
@@ -177,9 +178,7 @@ mod tests {
 
     #[test]
     fn programs_read_how_a_path_stands_in_its_own_words() {
-        let memory = memfd_create("words", MemfdFlags::CLOEXEC).unwrap();
-        ftruncate(&memory, 4096).unwrap();
-        let words = SharedArray::map(memory, 4096).unwrap();
+        let words = played::words(4096);
         let word = trusted::PATHS + 2 * trusted::PATH_STRIDE;
         let stands = Account {
             lazy: true,
@@ -195,6 +194,36 @@ mod tests {
             };
             assert_eq!(words.u64_at(at).load(Ordering::Relaxed), expected, "{at}");
         }
+    }
+
+    /// What a path has used of its share its programs read, while the worker keeps the account.
+    #[test]
+    fn programs_are_told_how_a_path_stands() {
+        let instance = crate::faults::tests::instance("told");
+        let instance = Arc::new(instance.with_queue(played::handler_queue("told")));
+        let mut feeds = Feeds::default();
+        feeds.insert(ROW, &instance, 4);
+        let feed = feeds.at(ROW).expect("it was put there");
+        let queue = instance.queue.as_ref().expect("it was given one");
+        let said = || {
+            let lazy = queue.path_word(4) + trusted::PATH_LAZY;
+            queue.words().u32_at(lazy).load(Ordering::Acquire)
+        };
+        // A thousandth: a message of 10 us uses up what there is for ten milliseconds.
+        let share = ShareAccount::of_handler(Terms::new(1, None), 10_000);
+        let mut now = 1_000_000_000;
+        while share.may_run(now) {
+            share.ran(now, now + 10_000);
+            now += 10_000;
+        }
+        assert!(share.stands().lazy);
+        // Programs keep the account of one that is open.
+        share.set_open(true);
+        feed.tell(&share);
+        assert_eq!(said(), 0);
+        share.set_open(false);
+        feed.tell(&share);
+        assert_eq!(said(), 1);
     }
 
     #[test]

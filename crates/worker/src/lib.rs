@@ -38,6 +38,8 @@ pub mod packets;
 pub mod paths;
 pub mod peer;
 pub mod plan;
+#[cfg(test)]
+mod played;
 pub mod port;
 pub mod programs;
 pub mod queue;

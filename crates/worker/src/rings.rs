@@ -411,18 +411,14 @@ fn observe(queue: &Queue, ring: usize, slot: usize, message: &mut Message) {
 
 #[cfg(test)]
 mod tests {
-    use ashway_memory::page_multiple;
-    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-
     use super::*;
+    use crate::played;
 
     /// A program has taken two slots, and the second is written first: neither is the
     /// worker's before the first is, and the ring is not empty before both were.
     fn a_slot_is_taken_when_it_is_written() -> bool {
         let bytes = descriptor(0, trusted::RING_SLOTS);
-        let memory = memfd_create("ring", MemfdFlags::CLOEXEC).unwrap();
-        ftruncate(&memory, page_multiple(bytes) as u64).unwrap();
-        let words = &SharedArray::map(memory, bytes).unwrap();
+        let words = &played::words(bytes);
         let produced = words.u32_at(trusted::RINGS + trusted::RING_PRODUCED);
         let write = |ticket: u32| {
             let ready = words.u32_at(descriptor(0, ticket as usize) + trusted::SLOT_READY);
@@ -449,9 +445,7 @@ mod tests {
             slot_bytes: 2048,
         };
         let pool_at = layout.pool_offset();
-        let memory = memfd_create("ring", MemfdFlags::CLOEXEC).unwrap();
-        ftruncate(&memory, page_multiple(layout.bytes()) as u64).unwrap();
-        let words = SharedArray::map(memory, layout.bytes()).unwrap();
+        let words = played::words(layout.bytes());
         let pool = ashway_kernel::shared::pool(&words, &layout).unwrap();
         let frame = |number: usize| [number as u8, (number >> 8) as u8].repeat(30 + number % 100);
         let mut kept: Vec<(usize, Message)> = Vec::new();
@@ -487,9 +481,7 @@ mod tests {
             rings: 2,
             slot_bytes: 2048,
         };
-        let memory = memfd_create("ring", MemfdFlags::CLOEXEC).unwrap();
-        ftruncate(&memory, page_multiple(layout.bytes()) as u64).unwrap();
-        let words = SharedArray::map(memory, layout.bytes()).unwrap();
+        let words = played::words(layout.bytes());
         let pool = ashway_kernel::shared::pool(&words, &layout).unwrap();
         let (ring, first) = (1, trusted::RING_SLOTS as u32 - 2);
         let bytes: Vec<u8> = (0..9000).map(|at| (at % 251) as u8).collect();

@@ -48,7 +48,8 @@ impl Ticket {
             Self::WorkerFor(row) => (1, row.0),
             Self::Frame(key) => (2, key),
             Self::Handler(row, flow) => {
-                debug_assert!(row.0 >> FLOW == 0 && flow <= flow::UNORDERED);
+                debug_assert_eq!(row.0 >> FLOW, 0);
+                debug_assert!(flow <= flow::UNORDERED);
                 let packed = HANDLER | flow << FLOW | row.0;
                 return NonZeroU32::new(packed).unwrap_or(NonZeroU32::MIN);
             }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::mpsc::{
     Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel,
 };
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use ashway_memory::WakeBell;
@@ -50,6 +50,9 @@ const SPIN: Duration = Duration::from_micros(20);
 
 /// How long to wait before a version is tried again that could not take over.
 const BUSY: Duration = Duration::from_micros(100);
+
+/// How often it is tried: what is in its way ends within its budget.
+const TRIES: u128 = 1 + Config::MAX_BUDGET.as_nanos() / BUSY.as_nanos();
 
 /// Polls between two looks at the clock.
 const LOOKS: u32 = 16;
@@ -147,7 +150,8 @@ impl Worker {
     pub fn start(work: Work, orders: Sender<Order>, bell: Arc<Bell>) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
-        let call = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
+        let flags = EventfdFlags::NONBLOCK.union(EventfdFlags::CLOEXEC);
+        let call = Arc::new(eventfd(0, flags)?);
         let (commands, receiver) = channel();
         let queue = CommandQueue {
             commands: receiver,
@@ -232,18 +236,17 @@ impl Worker {
         &mut self,
         next: &ActivateVersion,
     ) -> Result<Result<Duration, InstanceError>, WorkerGone> {
-        let begin = Instant::now();
+        let mut tries = 1..TRIES;
         loop {
             let version = Resource::Version(Box::new(next.clone()));
             let taken = match self.call_for_answer(version.into())? {
                 Answer::VersionActivated(taken) => taken,
                 other => unreachable!("{other:?} is no answer to this"),
             };
-            let is_busy = matches!(taken, Err(InstanceError::Busy { .. }));
-            if !is_busy || begin.elapsed() > Config::MAX_BUDGET {
-                return Ok(taken);
+            match taken {
+                Err(InstanceError::Busy { .. }) if tries.next().is_some() => sleep(BUSY),
+                taken => return Ok(taken),
             }
-            std::thread::sleep(BUSY);
         }
     }
 
@@ -299,27 +302,45 @@ impl Drop for Worker {
         self.stop.store(true, Ordering::Release);
         self.wake();
         if let Some(thread) = self.thread.take()
-            && !join_within(END_PATIENCE, thread, &self.ended)
+            && let Err(hangs) = join_within(END_PATIENCE, thread, &self.ended)
         {
             // The process takes the thread along.
-            let _ = writeln!(
-                std::io::stderr(),
-                "the worker does not end within {} s: the node ends without it, and messages \
-                 that it had are lost; please report this",
-                END_PATIENCE.as_secs()
-            );
+            let _ = writeln!(std::io::stderr(), "{hangs}");
         }
     }
 }
 
-/// Whether the thread, whose end drops the sender of `ended`, has ended in this time.
-fn join_within(time: Duration, thread: JoinHandle<()>, ended: &Receiver<Infallible>) -> bool {
+/// The worker has not ended when it was told to.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the worker does not end within {} s: the node ends without it, and messages that it had \
+     are lost; please report this",
+    .0.as_secs()
+)]
+struct Hangs(Duration);
+
+/// Waits for the end of the thread, which drops the sender of `ended`, for so long.
+fn join_within(
+    time: Duration,
+    thread: JoinHandle<()>,
+    ended: &Receiver<Infallible>,
+) -> Result<(), Hangs> {
     if let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(time) {
-        return false;
+        return Err(Hangs(time));
     }
     // A panic has been printed by then; there is nothing to add.
     let _ = thread.join();
-    true
+    Ok(())
+}
+
+/// Whether to sleep, when there has been nothing for so long.
+fn is_idle(time: Duration) -> bool {
+    time > SPIN
+}
+
+/// Whether an instance leaves, and nothing is left of it.
+fn is_gone(instance: &RunInstance) -> bool {
+    instance.leaves && instance.paths().next().is_none() && !rings::waiting(instance.shared())
 }
 
 impl Work {
@@ -327,42 +348,53 @@ impl Work {
         let mut idle_since = Instant::now();
         self.list();
         while !stop.load(Ordering::Acquire) {
-            let mut any = false;
-            // One command a turn: who asks for much asks piece by piece, and messages come
-            // in between. Another may be there, so the worker does not sleep after one.
-            if let Ok((call, done)) = queue.commands.try_recv() {
-                any = true;
-                // What was ordered before has been done when this begins.
-                self.paths.apply_pending(&self.rows);
-                if matches!(call, Call::Do(Command::Snapshots(_))) {
-                    // What it sends is transmitted by the next look: until then it is seen in
-                    // the output queues.
-                    self.run_paths();
-                }
-                // What the node asks for is no path's work: charged before, and nobody's.
-                self.paths.pause(&self.rows);
-                let answer = self.answer(call);
-                self.list();
-                self.paths.pause(&self.rows);
-                // Who asked may have stopped waiting.
-                let _ = done.try_send(answer);
-            }
-            self.paths.apply_pending(&self.rows);
-            for _ in 0..LOOKS {
-                if stop.load(Ordering::Acquire) {
-                    break;
-                }
-                any |= self.look();
-                std::hint::spin_loop();
-            }
-            if any {
+            if self.turn(stop, queue) {
                 idle_since = Instant::now();
-            } else if idle_since.elapsed() > SPIN {
+            } else if is_idle(idle_since.elapsed()) {
                 self.paths.pause(&self.rows);
                 self.sleep(&queue.call);
                 idle_since = Instant::now();
             }
         }
+        self.finish();
+    }
+
+    /// Does what it is called for, once, and looks at the sources [`LOOKS`] times, unless it is
+    /// to stop. Whether there was anything.
+    fn turn(&mut self, stop: &AtomicBool, queue: &CommandQueue) -> bool {
+        let mut any = false;
+        // One command a turn: who asks for much asks piece by piece, and messages come
+        // in between. Another may be there, so the worker does not sleep after one.
+        if let Ok((call, done)) = queue.commands.try_recv() {
+            any = true;
+            // What was ordered before has been done when this begins.
+            self.paths.apply_pending(&self.rows);
+            if matches!(call, Call::Do(Command::Snapshots(_))) {
+                // What it sends is transmitted by the next look: until then it is seen in
+                // the output queues.
+                self.run_paths();
+            }
+            // What the node asks for is no path's work: charged before, and nobody's.
+            self.paths.pause(&self.rows);
+            let answer = self.answer(call);
+            self.list();
+            self.paths.pause(&self.rows);
+            // Who asked may have stopped waiting.
+            let _ = done.try_send(answer);
+        }
+        self.paths.apply_pending(&self.rows);
+        for _ in 0..LOOKS {
+            if stop.load(Ordering::Acquire) {
+                break;
+            }
+            any |= self.look();
+            std::hint::spin_loop();
+        }
+        any
+    }
+
+    /// Works on what has come before the end.
+    fn finish(&mut self) {
         // What was taken from the driver before the end still has a fate, and what waits
         // for a share has it now. The links are gone by now, so the rings run dry; a
         // socket would not.
@@ -419,9 +451,8 @@ impl Work {
             any |= rings::drain_frames(frame_queue, paths, rows, now);
         }
         // Those of a path draw on one account: another comes first each time.
-        if packet_ports.len() > 1 {
-            packet_ports.rotate_left(1);
-        }
+        let by = packet_ports.len().min(1);
+        packet_ports.rotate_left(by);
         for port in packet_ports.iter_mut() {
             // An interface that went away has nothing more to say.
             any |= packets::drain(port, paths, rows, now).unwrap_or(false);
@@ -464,17 +495,14 @@ impl Work {
             }
         }
         if self.leaving {
-            let before = self.instances.len();
-            self.instances.retain(|instance| {
-                let left =
-                    || rings::waiting(instance.shared()) || instance.paths().next().is_some();
-                let stays = !instance.leaves || left();
-                if !stays && let Some(queue) = &instance.shared().queue {
+            let gone = self.instances.extract_if(.., |instance| is_gone(instance));
+            let gone: Vec<RunInstance> = gone.collect();
+            for instance in &gone {
+                if let Some(queue) = &instance.shared().queue {
                     queue.pool().close();
                 }
-                stays
-            });
-            if self.instances.len() < before {
+            }
+            if !gone.is_empty() {
                 self.paths.forget_spares();
                 self.list();
             }

@@ -4,15 +4,13 @@ use std::any::Any;
 use std::sync::mpsc::channel;
 
 use ashway_abi::hop;
-use ashway_memory::{SharedArray, page_multiple};
 use ashway_path::attrs::Attrs;
 use ashway_path::path::{Limits, Path};
 use ashway_path::places::Ids;
 use ashway_path::stage::{Cx, Stage, Step};
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 use super::*;
-use crate::relays;
+use crate::{played, relays};
 
 struct Nothing;
 
@@ -46,11 +44,8 @@ fn path(id: PathId, number: Option<u32>) -> ModulePath {
 fn paths() -> Paths {
     let (_, orders) = channel();
     let mut paths = Paths::new(Vec::new(), CounterRow(0), orders, Arc::default());
-    let bytes = page_multiple(relays::KEYS * hop::BYTES);
-    let hops = memfd_create("hops", MemfdFlags::CLOEXEC).unwrap();
-    ftruncate(&hops, bytes as u64).unwrap();
-    let hops = SharedArray::map(hops, bytes).unwrap();
-    paths.set_relays(Relays::new(Arc::new(hops), Vec::new()));
+    let bytes = relays::KEYS * hop::BYTES;
+    paths.set_relays(Relays::new(Arc::new(played::words(bytes)), Vec::new()));
     paths
 }
 

@@ -1,4 +1,4 @@
-//! The worker with paths and without interfaces.
+//! The worker with paths and without interfaces; in [`fed`] with handlers whose rings are filled.
 
 use std::any::Any;
 use std::sync::Mutex;
@@ -17,6 +17,8 @@ use super::*;
 use crate::order::ModulePath;
 use crate::rows::CounterRow;
 use crate::target::Target;
+
+mod fed;
 
 /// What is said of the worker's stages, in order.
 type Say = Arc<dyn Fn(&'static str) + Send + Sync>;
@@ -230,7 +232,7 @@ fn a_worker_that_sleeps_is_woken_for_what_has_to_be_done() {
         is_more.then_some(now + Duration::from_millis(1))
     };
     let (stage, other) = (Woken(tick), Gone(Arc::clone(&gone)));
-    std::thread::sleep(Duration::from_millis(20));
+    sleep(Duration::from_millis(20));
     let insert = |path| Order {
         insert: vec![path],
         ..Order::default()
@@ -443,9 +445,9 @@ fn a_thread_that_hangs_is_not_waited_for() {
         (go, thread, ended)
     };
     let (go, thread, ended) = start();
-    assert!(!join_within(Duration::from_millis(1), thread, &ended));
+    assert!(join_within(Duration::from_millis(1), thread, &ended).is_err());
     drop(go);
     let (go, thread, ended) = start();
     drop(go);
-    assert!(join_within(Duration::from_mins(1), thread, &ended));
+    assert!(join_within(Duration::from_mins(1), thread, &ended).is_ok());
 }
