@@ -33,6 +33,8 @@ ashway_abi::seeded_bugs! {
     FramesForgotten,
     /// An instance is left alone though a message came just before.
     SleepsOnMessage,
+    /// The worker takes the lock that an activation in the kernel tier has.
+    LockOfAnother,
     /// Programs are not told that the worker wants an instance's lock.
     LockNotWanted,
     /// The worker has the lock, and programs are still told that it wants it.

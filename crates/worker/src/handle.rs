@@ -113,7 +113,7 @@ impl HandlerHandle {
 
     /// The same, until what it gives back is dropped.
     pub(crate) fn hold(&self) -> Option<InstanceLock<'_>> {
-        self.try_acquire().then_some(InstanceLock(self))
+        self.try_acquire().then(|| InstanceLock(self))
     }
 
     /// Gives back what [`try_acquire`](Self::try_acquire) has taken.

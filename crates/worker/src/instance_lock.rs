@@ -32,7 +32,11 @@ impl Holds {
         let holds = self.0.load(Ordering::Relaxed);
         let taken = if holds == 0 {
             let word = |offset| words.u32_at(offset);
-            take(word(trusted::LOCK), word(trusted::WANTED), LOOK)?
+            match take(word(trusted::LOCK), word(trusted::WANTED), LOOK) {
+                Some(taken) => taken,
+                None if bug::is(Bug::LockOfAnother) => Taken::Free,
+                None => return None,
+            }
         } else {
             Taken::Free
         };

@@ -277,12 +277,15 @@ fn clear(memory: &Memory, bytes: usize) {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod tests {
+pub(crate) mod tests {
+    use std::sync::atomic::Ordering;
+
     use ashway_handler::Budget;
 
     use super::*;
     use crate::counters::UserRows;
-    use crate::instance::Instance;
+    use crate::instance::{Instance, NewInstance};
+    use crate::played;
     use crate::queue_plan::QueuePlan;
 
     /// Counts messages at 1024, its state, which begins at 7, and at 2048.
@@ -309,14 +312,14 @@ mod tests {
         i32.const 1024 i32.const 0 i32.store unreachable)"#;
 
     /// A handler, three messages later, and what its versions need.
-    struct Setting {
+    pub(crate) struct Setting {
         engine: Engine,
         config: HandlerConfig,
-        handler: HandlerHandle,
+        pub(crate) handler: HandlerHandle,
     }
 
     impl Setting {
-        fn new(name: &str) -> Self {
+        pub(crate) fn new(name: &str) -> Self {
             let file = std::env::temp_dir().join(format!(
                 "{name}-{}-{:?}.wasm",
                 std::process::id(),
@@ -327,11 +330,16 @@ mod tests {
             let engine = Engine::new().unwrap();
             let plan = QueuePlan::unbound(&[]);
             let made = Instance::create(&config, &[], &plan, &engine, None, false);
+            let NewInstance { instance, wasm, .. } = made.unwrap();
             let this = Self {
                 engine,
                 config,
                 handler: HandlerHandle::new(
-                    made.unwrap(),
+                    NewInstance {
+                        instance: instance.with_queue(played::handler_queue(name)),
+                        wasm,
+                        user_program: None,
+                    },
                     &Arc::new(UserRows::new(1)),
                     &Arc::default(),
                 ),
@@ -350,8 +358,8 @@ mod tests {
             running.wasm.activate(function, &mut [], 0, budget);
         }
 
-        /// Has this version take over; whether it could.
-        fn swap(&self, version: u32, more: &str) -> bool {
+        /// This version, which is to take over.
+        pub(crate) fn next(&self, version: u32, more: &str) -> ActivateVersion {
             let text = source(version, more);
             std::fs::write(&self.config.file, wat::parse_str(text).unwrap()).unwrap();
             let next = Version::read(&self.config, &self.config.file, &self.engine);
@@ -359,21 +367,25 @@ mod tests {
             let state_range = self.handler.shared.version().state_range;
             let state_transfer =
                 state_transfer(state_range, next.state_range, next.compiled.migrates()).unwrap();
-            let next = ActivateVersion {
+            ActivateVersion {
                 handler: self.handler.clone(),
                 next,
                 config: self.config.clone(),
                 state_transfer,
                 engine: self.engine.clone(),
-            };
-            next.run().is_ok()
+            }
+        }
+
+        /// Has this version take over; whether it could.
+        fn swap(&self, version: u32, more: &str) -> bool {
+            self.next(version, more).run().is_ok()
         }
 
         /// The two counts.
-        fn counts(&self) -> [u32; 2] {
+        pub(crate) fn counts(&self) -> [u32; 2] {
             let word = |at| {
                 let memory = &self.handler.shared.memory.mapped;
-                memory.u32_at(at).load(std::sync::atomic::Ordering::Relaxed)
+                memory.u32_at(at).load(Ordering::Relaxed)
             };
             [word(1024), word(2048)]
         }
@@ -407,22 +419,36 @@ mod tests {
         refused && setting.counts() == [11, 4]
     }
 
+    /// While an activation in the kernel tier has the lock, nothing takes over, however often it
+    /// is tried, and the lock stays that one's.
+    fn waits_for_the_lock() -> bool {
+        let setting = Setting::new("waits");
+        let queue = setting.handler.shared.queue.as_ref().unwrap();
+        let lock = queue.words().u32_at(ashway_abi::trusted::LOCK);
+        lock.store(1, Ordering::SeqCst);
+        let refused = (0..3).all(|_| !setting.swap(1, "") && !setting.handler.is_held());
+        let kept = lock.swap(0, Ordering::SeqCst) == 1 && setting.counts() == [10, 3];
+        refused && kept && setting.swap(1, "")
+    }
+
     #[test]
     fn a_version_takes_over_or_leaves_everything() {
         assert!(takes_over());
         assert!(migrates());
         assert!(puts_back());
+        assert!(waits_for_the_lock());
     }
 
     #[test]
     fn each_mistake_is_noticed() {
-        let bugs: [(Bug, fn() -> bool); 6] = [
+        let bugs: [(Bug, fn() -> bool); 7] = [
             (Bug::StateForgotten, takes_over),
             (Bug::StateOverwritten, takes_over),
             (Bug::RestKept, takes_over),
             (Bug::NotMigrated, migrates),
             (Bug::NotPutBack, puts_back),
             (Bug::RunsNevertheless, puts_back),
+            (Bug::LockOfAnother, waits_for_the_lock),
         ];
         for (bug, property) in bugs {
             assert!(!bug::with(bug, property), "{bug:?} is not noticed");

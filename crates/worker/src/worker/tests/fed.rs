@@ -1,6 +1,6 @@
 //! The worker with handlers whose rings programs fill; these are [played](crate::played).
 
-use ashway_abi::flow;
+use ashway_abi::{flow, trusted};
 use ashway_demux::{Replica, Table};
 
 use super::*;
@@ -10,6 +10,7 @@ use crate::instance::{Instance, NewInstance};
 use crate::keys;
 use crate::plan::HandlerId;
 use crate::played::{self, Ringer, Slot, take_wish};
+use crate::swap;
 
 /// The number of each handler's path.
 const LOCAL: usize = 3;
@@ -397,4 +398,46 @@ fn an_instance_goes_when_nothing_of_it_is_left() {
     fed.put(1);
     assert!(fed.work.take());
     assert_eq!(fed.consumed(), [2, 1]);
+}
+
+/// The worker tries, and goes on with its paths in between, until what the kernel tier has in
+/// hand has ended.
+#[test]
+fn a_version_takes_over_behind_an_activation() {
+    let setting = swap::tests::Setting::new("behind");
+    let shared = Arc::clone(&setting.handler.shared);
+    let word = |shared: &Arc<Instance>, at: usize, change: fn(&AtomicU32) -> u32| {
+        let queue = shared.queue.as_ref().unwrap();
+        change(queue.words().u32_at(at))
+    };
+    let begins = |word: &AtomicU32| word.swap(1, Ordering::SeqCst);
+    let ends = |word: &AtomicU32| word.swap(0, Ordering::SeqCst);
+    // One that does not end within any budget.
+    word(&shared, trusted::LOCK, begins);
+    let (mut worker, _bell) = idle();
+    let next = setting.next(1, "");
+    let taken = worker.activate_version(&next).unwrap();
+    assert!(matches!(taken, Err(InstanceError::Busy { .. })));
+    assert_eq!(setting.counts(), [10, 3]);
+    drop(worker);
+    // One that ends when the lock is wanted.
+    word(&shared, trusted::WANTED, ends);
+    let mut fed = fed();
+    let activation = move |now: Time| {
+        if word(&shared, trusted::WANTED, |word| word.load(Ordering::SeqCst)) != 0 {
+            word(&shared, trusted::LOCK, ends);
+        }
+        Some(now)
+    };
+    fed.work
+        .paths
+        .insert(new(fed.ids.take(), Box::new(Woken(activation))));
+    let (mut worker, _) = fed.start();
+    let taken = worker.activate_version(&next).unwrap().unwrap();
+    assert!(taken > Duration::ZERO);
+    assert_eq!(setting.counts(), [10, 0]);
+    assert_eq!(
+        setting.handler.running.lock().unwrap().version.id,
+        next.next.id
+    );
 }
