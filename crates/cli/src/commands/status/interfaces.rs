@@ -1,0 +1,52 @@
+//! The interfaces of a node.
+
+use ashway_api::answer;
+
+use super::hint;
+use crate::face::clean;
+use crate::table;
+
+pub(super) fn interfaces(status: &answer::Status) -> String {
+    let rows: Vec<_> = status
+        .interfaces
+        .iter()
+        .map(|iface| {
+            vec![
+                iface.name.clone(),
+                iface.mode.to_string(),
+                iface.reply.to_string(),
+                iface.udp_checksum.to_string(),
+                iface.unmatched.passed.to_string(),
+                match iface.lost_after_hand_over.driver {
+                    0 => "0".to_owned(),
+                    lost => format!("driver {lost}"),
+                },
+            ]
+        })
+        .collect();
+    let header = [
+        "INTERFACE",
+        "MODE",
+        "REPLY",
+        "UDP CHECKSUM",
+        "PASSED ON",
+        "LOST AFTER HAND-OVER",
+    ];
+    let mut out = table::render(&header, &rows);
+    for iface in &status.interfaces {
+        if let Some(because) = &iface.because {
+            let line = format!("auto: {}: {}\n", iface.name, clean(because));
+            out.push_str(&line);
+        }
+        if iface.unmatched.overflowed > 0 {
+            let (name, lost) = (&iface.name, iface.unmatched.overflowed);
+            let line = format!(
+                "lost: {name}: {lost} frames found its packet socket full; whose they were nobody \
+                 knows\n"
+            );
+            out.push_str(&line);
+        }
+        out += &hint(&iface.name, iface.hint.as_deref());
+    }
+    out
+}
