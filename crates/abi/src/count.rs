@@ -255,6 +255,9 @@ counts! {
     /// Went to the user tier because it is longer than the kernel tier reads, or because it
     /// was one of many messages behind one header.
     QueuedLong = 63, Note, Ring, "queued_long";
+    /// Activations, of those above, that were for a timer and no message. Only the user tier has
+    /// timers.
+    RanForTimer = 64, Note, Handler, "ran_for_timer";
 }
 
 impl Count {

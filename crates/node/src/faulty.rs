@@ -16,12 +16,11 @@ use ashway_api::answer::{Bypass, Enabled, FaultLimit as Limit};
 use ashway_path::places::PathId;
 
 use super::path_registry::Feed;
-use super::{Node, say};
+use super::{Node, say, status};
 use crate::request::Refusal;
 use ashway_config::units;
 use ashway_config::{FaultLimit, OnFault, Tier};
 use ashway_worker::bindings::HandlerBinding;
-use ashway_worker::counters::Row;
 
 /// Most bypasses that are told one by one, of those that last at a time.
 const TOLD: usize = 100;
@@ -84,12 +83,7 @@ impl Node {
 
     fn look_at_path(&mut self, path: PathId, end: &Arc<HandlerBinding>, now: Instant) {
         let number = self.plan.paths[&path].row;
-        let mut row = Row::empty();
-        if let Some(maps) = &self.maps {
-            // The map is ours and the row exists: this does not fail.
-            let _ = row.add_kernel(&maps.counters, number);
-        }
-        let kernel = row.stops();
+        let kernel = status::kernel_row(self, number).stops();
         let all = kernel + self.rows.row(number).stops();
         let seen = std::mem::replace(
             &mut self.paths.bound_mut(path).stops_seen,

@@ -11,7 +11,7 @@ use ashway_abi::Count;
 use ashway_abi::share::Mode;
 use ashway_api::answer::{
     AllModulePaths, Because, BoundTo, Counts, Entrance, Memory, NotPromotable, Path, PathBase,
-    PathPromotion, PathRun, PathShare, Queue, Queues, Stage, Tally,
+    PathPromotion, PathRun, PathShare, Queue, Queues, RanIn, Stage, Tally,
 };
 use ashway_memory::clock::monotonic_ns;
 use ashway_path::places::PathId;
@@ -116,19 +116,28 @@ impl Node {
         let ends: Vec<Entrance> = ends.collect();
         let (faults, bypass) = self.describe_faults(id);
         let mut kernel = None;
+        let ran_in;
         let (filter, tier, counts, share, promotion, bound) = match &path.feed {
-            Feed::Handler(bound) => (
-                Some(bound.config.filter.text.clone()),
-                bound.tier,
-                self.counts_of_bound(id),
-                self.share_of_bound(id, bound),
-                promotion(bound),
-                Some(bound_to(bound)),
-            ),
+            Feed::Handler(bound) => {
+                ran_in = Some(self.ran_in(id));
+                (
+                    Some(bound.config.filter.text.clone()),
+                    bound.tier,
+                    self.counts_of_bound(id),
+                    self.share_of_bound(id, bound),
+                    promotion(bound),
+                    Some(bound_to(bound)),
+                )
+            }
             Feed::Frames(frames) => {
                 let mut counts = snapshot.as_ref().map_or_else(nothing_counted, counts);
                 self.add_dropped(frames, &mut counts);
+                let user = counts.received;
                 kernel = self.add_kernel(frames, &mut counts);
+                ran_in = kernel.as_ref().map(|_| RanIn {
+                    kernel: counts.received - user,
+                    user,
+                });
                 let filter = ends.first().and_then(|end| end.filter.clone());
                 let share = snapshot
                     .as_ref()
@@ -153,6 +162,7 @@ impl Node {
             from: self.paths.from(path).to_owned(),
             promotion,
             next_hop: self.show_neighbour(id),
+            ran_in,
             kernel,
             leads_through: self.handlers_on(path),
             bound,
@@ -187,6 +197,15 @@ impl Node {
         let instance = &self.handlers[&plan.handler].shared;
         let row = status::row(self, plan.row);
         Counts::of(|count| row.get(count), instance.in_user(plan.local).into())
+    }
+
+    /// In which tier the handler of a path that is bound to one was run for its messages.
+    pub(super) fn ran_in(&self, id: PathId) -> RanIn {
+        let row = self.plan.paths[&id].row;
+        RanIn {
+            kernel: status::kernel_row(self, row).ran(),
+            user: self.rows.row(row).ran(),
+        }
     }
 
     fn share_of_bound(&self, id: PathId, bound: &BoundPath) -> Option<PathShare> {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ashway_api::answer::{Path, PathPromotion, PathShare, Queue};
+use ashway_api::answer::{Path, PathPromotion, PathShare, Queue, RanIn};
 use ashway_modules::rules::{INJECT_BACKWARD, INJECT_FORWARD, PROMOTE_BACKWARD, PROMOTE_FORWARD};
 use ashway_modules::tap;
 
@@ -104,6 +104,15 @@ pub fn path(path: &Path) -> String {
         for (name, times) in list.iter().filter(|(_, times)| *times > 0) {
             let _ = writeln!(out, "  {:<24} {times}", clean(&format!("{before}{name}")));
         }
+    }
+    if let Some(ran_in) = path.ran_in
+        && let Some(share) = ran_in.share_of_kernel()
+    {
+        let RanIn { kernel, user } = ran_in;
+        let _ = writeln!(
+            out,
+            "ran       {share} in the kernel tier: {kernel}, in the user tier {user}"
+        );
     }
     if let Some(run) = &path.run {
         let _ = writeln!(out, "made      {}", run.originated);

@@ -6,7 +6,8 @@ use ashway_abi::{Cause, Count};
 use ashway_api::Scalar;
 use ashway_api::answer::{
     FormerVersion, Handler, HandlerEndpoint, HandlerProgram, HandlerPromotion, Interface,
-    LastFault, LostAfterHandOver, PathPromotion, SourceLine, State as Declared, Status, Unmatched,
+    LastFault, LostAfterHandOver, PathPromotion, RanIn, SourceLine, State as Declared, Status,
+    Unmatched,
 };
 use ashway_codegen::entry::Reply;
 use ashway_handler::Param;
@@ -47,11 +48,22 @@ pub(super) fn describe(node: &mut Node) -> Status {
 /// A row of counters, of both tiers together.
 pub(super) fn row(node: &Node, of: CounterRow) -> Row {
     let mut row = node.rows.row(of);
+    add_kernel(node, of, &mut row);
+    row
+}
+
+/// A row of counters, of the kernel tier alone.
+pub(super) fn kernel_row(node: &Node, of: CounterRow) -> Row {
+    let mut row = Row::empty();
+    add_kernel(node, of, &mut row);
+    row
+}
+
+fn add_kernel(node: &Node, of: CounterRow, row: &mut Row) {
     if let Some(maps) = &node.maps {
         // The map is ours and the row exists: this does not fail.
         let _ = row.add_kernel(&maps.counters, of);
     }
-    row
 }
 
 fn interface(node: &Node, number: usize) -> Interface {
@@ -113,6 +125,7 @@ fn handler(node: &Node, id: HandlerId, run: &HashSet<HandlerId>) -> Handler {
     Handler {
         name: instance.name.clone(),
         tier: tiers(node, id, run),
+        ran_in: ran_in(node, id),
         memory: instance.memory.mapped.kind().name().into(),
         bytes: instance.memory.mapped.len() as u64,
         endpoint: instance
@@ -149,6 +162,16 @@ fn tiers(node: &Node, id: HandlerId, run: &HashSet<HandlerId>) -> String {
         tiers.push("unbound");
     }
     tiers.join(",")
+}
+
+/// In which tiers a handler ran for messages of the paths that are bound to it, if some are.
+fn ran_in(node: &Node, id: HandlerId) -> Option<RanIn> {
+    let paths = node.plan.instances[&id].paths.iter();
+    let ran_in = paths.map(|path| node.ran_in(*path));
+    ran_in.reduce(|mut sum, path| {
+        sum += path;
+        sum
+    })
 }
 
 /// How the first of a handler's paths for which that was tried stands with the kernel tier.

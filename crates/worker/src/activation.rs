@@ -312,6 +312,9 @@ impl Activation {
             decision
         };
         rows.add(self.row, decision.note);
+        if self.is_timer {
+            rows.add(self.row, Count::RanForTimer);
+        }
         // An abort has asked for nothing.
         if decision.note == Count::Committed {
             if let Some(channels) = &shared.channels {

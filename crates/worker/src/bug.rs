@@ -55,4 +55,8 @@ ashway_abi::seeded_bugs! {
     FramesNotCompared,
     /// Of a long message's slots only the first is stepped over.
     RestNotSteppedOver,
+    /// A run for a timer counts as one for a message.
+    TimersAreMessages,
+    /// A message whose handler was stopped, or aborted, is not among those it ran for.
+    AbortedNotRun,
 }

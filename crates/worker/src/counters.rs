@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ashway_abi::{Count, count};
 use ashway_kernel::Map;
 
+use crate::bug::{self, Bug};
 use crate::rows::CounterRow;
 
 /// The user tier's rows, parallel to the kernel's.
@@ -95,6 +96,23 @@ impl Row {
         self.0[count::KERNEL_NS]
     }
 
+    /// Messages that a handler was run for.
+    #[must_use]
+    pub fn ran(&self) -> u64 {
+        let aborted = if bug::is(Bug::AbortedNotRun) {
+            0
+        } else {
+            self.get(Count::AbortVoluntary) + self.stops()
+        };
+        let timers = if bug::is(Bug::TimersAreMessages) {
+            0
+        } else {
+            self.get(Count::RanForTimer)
+        };
+        // A row is read while it is written: a timer may be there before its activation.
+        (self.get(Count::Committed) + aborted).saturating_sub(timers)
+    }
+
     /// How often a handler was stopped: its involuntary aborts.
     #[must_use]
     pub fn stops(&self) -> u64 {
@@ -139,5 +157,33 @@ impl Row {
             .filter(|which| which.ledger() == ledger)
             .map(|which| self.get(*which))
             .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ashway_abi::Cause;
+
+    use super::*;
+
+    /// Whether each message that the handler was run for is counted once, however that ended, and
+    /// nothing else is.
+    fn counts_messages() -> bool {
+        let ends = [Count::Committed, Count::AbortVoluntary].into_iter();
+        let mut ends = ends.chain(Cause::ALL.map(Count::of_cause));
+        let beside = [Count::Received, Count::Answered, Count::QueuedOrder];
+        let beside = beside.map(|beside| (beside, 100));
+        let nothing = Row::of_fates(beside.into_iter()).ran() == 0;
+        let messages = ends.all(|end| Row::of_fates([(end, 3)].into_iter()).ran() == 3);
+        let timers = [(Count::Committed, 5), (Count::RanForTimer, 2)];
+        nothing && messages && Row::of_fates(timers.into_iter()).ran() == 3
+    }
+
+    #[test]
+    fn each_message_that_a_handler_was_run_for_is_counted_once() {
+        assert!(counts_messages());
+        for bug in [Bug::TimersAreMessages, Bug::AbortedNotRun] {
+            assert!(!bug::with(bug, counts_messages), "{bug:?}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Word, nullable};
+use super::{RanIn, Word, nullable};
 use crate::values::Scalar;
 
 /// A handler of the node, and where it runs.
@@ -16,6 +16,10 @@ pub struct Handler {
     /// The tiers of its paths, `kernel` and `user`, joined by commas; `unbound` if it has
     /// no path.
     pub tier: String,
+    /// In which tier it ran for messages of the paths that are bound to it; absent if none is.
+    /// What it ran for paths of modules is among the activations of `live`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran_in: Option<RanIn>,
     /// What its memory is made of: `arena`, `array` or `memfd`.
     pub memory: Word,
     /// Length of that memory.

@@ -23,6 +23,7 @@ mod iface;
 mod look;
 mod path;
 mod plan;
+mod ran_in;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -55,6 +56,7 @@ pub use path::{
     PathBase, PathPromotion, PathRun, PathShare, Queue, Queues, Stage,
 };
 pub use plan::{Plan, PlanStep};
+pub use ran_in::RanIn;
 pub use status::{AllModulePaths, Operation, Status, Tap, UnderWay};
 pub use why::{
     Counted, Filter, Matched, Missed, SilentIface, Together, UnmatchedOf, Why, WhyCounter, WhyFlow,

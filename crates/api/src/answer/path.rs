@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::counts::{Counts, Tally};
 use super::handler::{Because, Refused};
-use super::{Group, Word, group, nullable};
+use super::{Group, RanIn, Word, group, nullable};
 
 /// A path of the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +23,12 @@ pub struct Path {
     pub promotion: PathPromotion,
     /// Where it sends to, if that had to be looked up.
     pub next_hop: Option<NextHop>,
+    /// In which tier its messages ran. If it is bound to a handler: those that the handler was
+    /// run for, which are neither those that were dropped before nor those that went by it. Of a
+    /// relay: those that a tier was done with, which are all that it received. Absent of any other
+    /// path, which the user tier runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran_in: Option<RanIn>,
     /// What the kernel tier has done of it, if it is a relay that has a place there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelPart>,

@@ -6,6 +6,7 @@ mod paths;
 #[cfg(test)]
 mod tests;
 
+use ashway_api::answer::RanIn;
 use ashway_api::{answer, request};
 use clap::Args;
 
@@ -27,7 +28,7 @@ use paths::{losses, shares, without_handler};
 #[command(after_help = "\
 Examples:
   ashway status
-  ashway status -j | jq '.paths[] | {name, received}'")]
+  ashway status -j | jq '.paths[] | {name, received, ran_in}'")]
 pub(crate) struct Status {
     #[command(flatten)]
     node: Node,
@@ -100,6 +101,12 @@ fn taps(status: &answer::Status) -> String {
         .collect();
     let header = ["TAP", "FILE", "WRITTEN", "LOST", "FAILED", "BECAUSE"];
     some_rows(&header, &rows)
+}
+
+/// Which share of the messages ran in the kernel tier; nothing where none ran.
+fn in_kernel(ran_in: Option<RanIn>) -> String {
+    let share = ran_in.and_then(RanIn::share_of_kernel);
+    share.unwrap_or_default()
 }
 
 /// A table, if there is something in it.

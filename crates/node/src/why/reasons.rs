@@ -233,6 +233,11 @@ pub const fn reason(count: Count) -> Reason {
              after a rest, or by `ashway path enable PATH`",
         ),
         Count::Committed => ("ran a handler to its verdict", "handler", "nothing to do"),
+        Count::RanForTimer => (
+            "ran a handler for a timer that it had set",
+            "handler",
+            "nothing to do",
+        ),
         Count::AbortVoluntary => (
             "was handed back by the handler (`abort`)",
             "handler",

@@ -311,6 +311,9 @@ fn in_order(gro: bool) {
     let queued = notes["queued_tier"].as_u64().unwrap();
     println!("gro {gro}: {sent} there and back, {notes}");
     assert!(queued > 0 && queued < 2 * sent, "{shown:#}");
+    let user: u64 = notes.as_object().unwrap().values().map(number).sum();
+    let ran_in = json!({ "kernel": 2 * sent - user, "user": user });
+    assert_eq!(shown["ran_in"], ran_in, "{shown:#}");
     node.stop().unwrap();
 }
 

@@ -4,7 +4,7 @@ use ashway_api::Scalar;
 use ashway_api::answer::{self, HandlerPromotion};
 use serde_json::json;
 
-use super::{hint, some_rows};
+use super::{hint, in_kernel, some_rows};
 use crate::table;
 
 /// The handlers and why each runs where it runs.
@@ -16,6 +16,7 @@ pub(crate) fn handlers(status: &answer::Status) -> String {
             vec![
                 handler.name.clone(),
                 handler.tier.clone(),
+                in_kernel(handler.ran_in),
                 handler.memory.to_string(),
                 handler.bytes.to_string(),
                 short(&handler.digest),
@@ -28,6 +29,7 @@ pub(crate) fn handlers(status: &answer::Status) -> String {
     let header = [
         "HANDLER",
         "TIER",
+        "RAN IN KERNEL",
         "MEMORY",
         "BYTES",
         "DIGEST",

@@ -7,7 +7,7 @@ use ashway_api::answer::{
     self, AllModulePaths, Bypass, Counts, Fates, NotPromotable, PathPromotion, Refused, Tally,
 };
 
-use super::some_rows;
+use super::{in_kernel, some_rows};
 use crate::face::clean;
 use crate::table;
 
@@ -34,6 +34,7 @@ pub(crate) fn paths(status: &answer::Status) -> String {
                 base.filter.clone().unwrap_or_default(),
                 counts.received.to_string(),
                 counts.waiting.to_string(),
+                in_kernel(path.ran_in),
                 fates(&counts.fates),
                 tally(&counts.notes),
                 unbalanced(counts),
@@ -48,6 +49,7 @@ pub(crate) fn paths(status: &answer::Status) -> String {
         "MATCH",
         "RECEIVED",
         "WAITING",
+        "RAN IN KERNEL",
         "FATES",
         "NOTES",
         "",

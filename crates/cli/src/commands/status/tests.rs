@@ -83,6 +83,10 @@ fn status() -> answer::Status {
             counts,
             ..PathBase::default()
         },
+        ran_in: Some(RanIn {
+            kernel: 19_996,
+            user: 9,
+        }),
         bound: Some(BoundTo::default()),
         ..Path::default()
     };
@@ -108,6 +112,7 @@ fn every_number_that_is_not_zero_is_shown() {
         "fuel        loop.c:7      2",
         "hint: loop: mend it",
         "answered 20000, dropped 5",
+        "99.9 %",
         "queued_busy 4",
         "inc   dropped  bad_length         3",
         "inc   aborted  fuel               2",
