@@ -3,15 +3,16 @@
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use ashway_netns::node::{run, stock, text};
 use ashway_netns::observe::Observing;
 use ashway_netns::traffic::{PLACES, Place, TIERS, path};
 use ashway_rig::skip::skip_without;
-use ashway_rig::{Frame, Node, Rig, Spoil, skip_unless_root};
+use ashway_rig::{Frame, Node, Process, Rig, Spoil, skip_unless_root};
 
 const PORT: u16 = 7777;
 
@@ -192,4 +193,38 @@ fn a_path_alone_and_a_file_that_is_whole_when_it_is_interrupted() {
         .args(["capture", "-i", "b0", "-w", "/tmp/x", "--socket"])
         .arg(socket));
     assert_eq!(output.status.code(), Some(5), "{}", text(&output));
+}
+
+#[test]
+fn a_capture_goes_through_a_pipe() {
+    if skip_unless_root() || skip_without("tcpdump", "tcpdump") {
+        return;
+    }
+    let rig = stock("capturepipe");
+    let node = node(&rig, TIERS[1]);
+    let capture = ["capture", "-i", "echo", "-w", "-", "--count", "3"];
+    let mut command = node.command(capture);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut capture = Process::spawn(command).unwrap();
+    let mut said = BufReader::new(capture.child().stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert!(line.contains("observing"), "{line}");
+
+    let client = rig.client_a(PORT).unwrap();
+    for _ in 0..3 {
+        assert_eq!(client.ask(b"captured").unwrap(), b"captured");
+    }
+    let frames = capture.child().stdout.take().unwrap();
+    let mut reader = Command::new("tcpdump");
+    let output = reader.args(["-nnr", "-"]).stdin(frames).output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(printed.lines().count(), 6, "{}", text(&output));
+    line.clear();
+    said.read_line(&mut line).unwrap();
+    assert_eq!(line, "3 messages, 6 frames in `-`\n");
+
+    let output = run(&mut node.command(["capture", "-j", "-i", "echo", "-w", "-"]));
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    node.stop().unwrap();
 }

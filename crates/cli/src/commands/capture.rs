@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
+use std::io::{self, ErrorKind, IsTerminal as _};
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 
 use ashway_abi::Count;
@@ -36,12 +38,14 @@ Examples:
   ashway capture -i veth0 -w all.pcapng               what an interface sees, to Ctrl-C
   ashway capture -i inc -w inc.pcapng --count 100     messages of a path
   ashway capture -i veth0 'udp and dst port 7777' -w some.pcapng --seconds 10
-  tshark -r all.pcapng -T fields -e frame.number -e frame.comment")]
+  tshark -r all.pcapng -T fields -e frame.number -e frame.comment
+  ashway capture -i veth0 -w - | tcpdump -n -r -")]
 pub(crate) struct Capture {
     /// An interface of the node, or a path
     #[arg(short = 'i', long = "on", value_name = "IFACE|PATH")]
     on: String,
-    /// The file to write; replaced if it is there, and for its owner alone (mode 0600)
+    /// The file to write; replaced if it is there, and for its owner alone (mode 0600); `-`
+    /// is standard output
     #[arg(short = 'w', long = "write", value_name = "FILE")]
     file: PathBuf,
     /// A filter in the words of pcap-filter(7), or a flow; asked of frames as they came
@@ -63,13 +67,28 @@ impl Capture {
             ..request::Observe::default()
         };
         let name = self.file.display().to_string();
-        let failed = |error: std::io::Error| {
+        let failed = |error: io::Error| {
             Failure::new(Exit::Failed, format!("cannot write `{name}`"))
                 .because(&error)
                 .hint("is the folder there, and may you write in it?")
         };
+        let to_stdout = self.file.as_os_str() == "-";
+        if to_stdout && (face.json || io::stdout().is_terminal()) {
+            return Err(Failure::new(
+                Exit::Usage,
+                "standard output cannot take the capture as well as what this says",
+            )
+            .hint("name a file, or leave `-j` out and send it on: `-w - | tcpdump -n -r -`"));
+        }
         // A pipe is waited for while Ctrl-C ends this, and nobody is observed for it.
-        let create = || file::create_private(&self.file).map_err(failed);
+        let create = || {
+            let created = if to_stdout {
+                io::stdout().as_fd().try_clone_to_owned().map(File::from)
+            } else {
+                file::create_private(&self.file)
+            };
+            created.map_err(failed)
+        };
         let pipe = file::is_pipe(&self.file).then(create).transpose()?;
         let mut heard = Heard::new(self.node, request, &self.enough)?;
         let to = pipe.map_or_else(create, Ok)?;
@@ -77,14 +96,21 @@ impl Capture {
         let (mut packets, mut frames) = (0_u64, 0_u64);
         while let Some(packet) = heard.next()? {
             packets += 1;
-            frames += write(&mut writer, &packet.answer).map_err(failed)?;
+            match write(&mut writer, &packet.answer) {
+                // Who reads it has had enough.
+                Err(error) if to_stdout && error.kind() == ErrorKind::BrokenPipe => break,
+                written => frames += written.map_err(failed)?,
+            }
         }
         let document = json!({
             "file": name, "packets": packets, "frames": frames, "lost": heard.lost,
         });
-        face.show(&document, || {
-            format!("{packets} messages, {frames} frames in `{name}`")
-        })?;
+        let sum = format!("{packets} messages, {frames} frames in `{name}`");
+        if to_stdout {
+            eprintln!("{sum}");
+        } else {
+            face.show(&document, || sum)?;
+        }
         if !face.json {
             heard.say_lost();
         }
@@ -93,7 +119,7 @@ impl Capture {
 }
 
 /// Writes what there is of a message; says how many frames.
-fn write(writer: &mut Writer<File>, packet: &Packet) -> std::io::Result<u64> {
+fn write(writer: &mut Writer<File>, packet: &Packet) -> io::Result<u64> {
     let mut count = 0;
     let fate = packet.fate.as_deref();
     let fate = Count::ALL.iter().find(|count| Some(count.name()) == fate);

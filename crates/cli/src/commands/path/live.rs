@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
 
 use ashway_api::request::{self, NewPath};
@@ -197,27 +199,33 @@ fn refused((number, path): &(usize, NewPath), before: usize, failure: Failure) -
 
 /// Every line that is not empty, with its number.
 fn lines(file: &PathBuf) -> Result<Vec<(usize, NewPath)>, Failure> {
-    let text = std::fs::read_to_string(file).map_err(|error| {
+    let unreadable = |error: std::io::Error| {
         let message = format!("cannot read `{}`", file.display());
         Failure::new(Exit::Usage, message)
             .because(&error)
             .in_file(file)
-    })?;
+    };
+    let mut reader = BufReader::new(File::open(file).map_err(unreadable)?);
     let mut paths = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        if line.trim().is_empty() {
+    for number in 1.. {
+        // With the end of the line.
+        let most = REQUEST_BYTES as u64 + 1;
+        let mut line = Vec::new();
+        let read = (&mut reader).take(most).read_until(b'\n', &mut line);
+        if read.map_err(unreadable)? == 0 {
+            break;
+        }
+        let line = line.trim_ascii_end();
+        if line.is_empty() {
             continue;
         }
-        let number = number + 1;
         if line.len() > REQUEST_BYTES {
-            let message = format!("line {number} has {} bytes", line.len());
+            let message = format!("line {number} has more than {REQUEST_BYTES} bytes");
             return Err(Failure::new(Exit::Usage, message)
-                .hint(format!(
-                    "a line has {REQUEST_BYTES} bytes at most; nothing was created"
-                ))
+                .hint("write each path on a line of its own; nothing was created")
                 .in_file(file));
         }
-        let path = ashway_api::json::parse(line.as_bytes()).map_err(|error| {
+        let path = ashway_api::json::parse(line).map_err(|error| {
             let failure = if error.is_data() {
                 let message = format!("line {number}: a key is there twice; nothing was created");
                 Failure::new(Exit::Usage, message).hint("give each key once")
@@ -326,8 +334,8 @@ mod tests {
         .unwrap();
         let failure = lines(&file).unwrap_err();
         std::fs::remove_file(&file).unwrap();
-        assert_eq!(failure.error, "line 3 has 49153 bytes");
-        assert!(failure.hint.unwrap().contains("49152 bytes at most"));
+        assert_eq!(failure.error, "line 3 has more than 49152 bytes");
+        assert!(failure.hint.unwrap().contains("nothing was created"));
     }
 
     #[test]
