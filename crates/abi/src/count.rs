@@ -184,6 +184,9 @@ counts! {
     DroppedIfaceDown = 23, Fate, Eth, "dropped_iface_down";
     /// Dropped: `deliver`, and the application has not taken out what is in its ring.
     DroppedEndpointFull = 24, Fate, Handler, "dropped_endpoint_full";
+    /// Activations, of those below, that were for a timer and no message. Only the user tier has
+    /// timers.
+    RanForTimer = 25, Note, Handler, "ran_for_timer";
     /// Dropped: its path had more than its [share](crate::share), and as many of its
     /// messages wait as may.
     DroppedOverShare = 31, Fate, Ring, "dropped_over_share";
@@ -255,9 +258,6 @@ counts! {
     /// Went to the user tier because it is longer than the kernel tier reads, or because it
     /// was one of many messages behind one header.
     QueuedLong = 63, Note, Ring, "queued_long";
-    /// Activations, of those above, that were for a timer and no message. Only the user tier has
-    /// timers.
-    RanForTimer = 64, Note, Handler, "ran_for_timer";
 }
 
 impl Count {
