@@ -23,7 +23,7 @@ pub struct Facts {
     /// Handlers that run another file than the next configuration names: another content.
     pub other_files: BTreeSet<String>,
     /// Paths of modules that no file names, each with its domain.
-    pub live_by_hand: BTreeMap<String, Option<String>>,
+    pub module_paths_by_hand: BTreeMap<String, Option<String>>,
 }
 
 /// Everything that has to change, and everything that cannot.
@@ -190,9 +190,9 @@ impl Difference {
             let paths = now.paths.iter().filter(|path| path.line == 0);
             let paths = paths.filter(|path| path.domain.as_ref() == name);
             let paths = paths.map(|path| &path.name);
-            let live = facts.live_by_hand.iter();
-            let live = live.filter(|(_, of)| of.as_ref() == name);
-            let paths = paths.chain(live.map(|(path, _)| path));
+            let by_hand = facts.module_paths_by_hand.iter();
+            let by_hand = by_hand.filter(|(_, of)| of.as_ref() == name);
+            let paths = paths.chain(by_hand.map(|(path, _)| path));
             let paths = paths.map(|path| format!("path `{path}`"));
             let users: Vec<_> = handlers.chain(paths).take(5).collect();
             if !users.is_empty() {
@@ -283,7 +283,7 @@ impl Difference {
         let before = forms(now);
         let after = forms(next);
         for (&name, form) in &after {
-            let by_hand = facts.live_by_hand.contains_key(name);
+            let by_hand = facts.module_paths_by_hand.contains_key(name);
             match before.get(name) {
                 Some(known) if known.line() == 0 => self.taken(name, form.line(), "unbind"),
                 None if by_hand => self.taken(name, form.line(), "path rm"),
@@ -304,7 +304,7 @@ impl Difference {
                 self.step(Act::Remove, What::Path, name, 0, Vec::new());
             }
         }
-        for name in facts.live_by_hand.keys() {
+        for name in facts.module_paths_by_hand.keys() {
             self.step(Act::Stay, What::Path, name, 0, Vec::new());
         }
     }

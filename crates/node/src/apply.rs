@@ -163,7 +163,7 @@ impl Node {
         };
         let facts = Facts {
             other_files: others.map(|handler| handler.name.clone()).collect(),
-            live_by_hand: by_hand
+            module_paths_by_hand: by_hand
                 .map(|name| (name.to_owned(), domain(name)))
                 .collect(),
         };

@@ -14,7 +14,7 @@ use ashway_path::attrs::Attrs;
 use ashway_path::places::PathId;
 
 use super::Node;
-use super::frame_paths::Made;
+use super::frame_paths::MadePath;
 use super::paths::taken;
 use crate::request::{self, Refusal};
 use ashway_config::{GRANT_BYTES, attr};
@@ -107,7 +107,7 @@ impl Node {
     ///
     /// Which module of it is another's; which message is not of the domain of whoever asks, or
     /// of a handler's that the path leads through.
-    pub(super) fn may_put(&self, authority: &Authority, made: &Made) -> Result<(), Refusal> {
+    pub(super) fn may_put(&self, authority: &Authority, made: &MadePath) -> Result<(), Refusal> {
         if authority.domain().is_some() {
             for stage in made.path.stages() {
                 self.may_use(authority, stage.name())?;

@@ -463,7 +463,7 @@ impl Node {
         Refusal::usage(message, conflict.hint())
     }
 
-    /// Has the worker change its live paths ([`Worker::order`]).
+    /// Has the worker change its paths of modules ([`Worker::order`]).
     ///
     /// [`Worker::order`]: ashway_worker::worker::Worker::order
     pub(super) fn post_to_worker(&mut self, order: Order) -> Result<(), Refusal> {
@@ -531,8 +531,8 @@ impl Node {
     pub(super) fn targets(&self, iface: usize) -> impl Iterator<Item = Target> {
         let bound = self.plan.ifaces[iface].paths.iter();
         let bound = bound.filter_map(move |&path| self.plan.target(path, iface));
-        let live = self.paths.targets(iface);
-        bound.chain(live.map(|(id, direction)| self.live_target(id, direction)))
+        let framed = self.paths.targets(iface);
+        bound.chain(framed.map(|(id, direction)| self.frame_target(id, direction)))
     }
 
     fn filter_of(&self, iface: usize, target: Target, text: &str) -> Option<Filter> {

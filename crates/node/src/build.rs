@@ -139,10 +139,15 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let held = Arc::new(AtomicU32::new(0));
     let runs = handlers.iter();
     let runs = runs.map(|(id, handler)| RunInstance::new(*id, handler.clone()));
-    let mut live_paths = Paths::new(tables.collect(), plan.live_row, ordered, Arc::clone(&held));
+    let mut module_paths = Paths::new(
+        tables.collect(),
+        plan.module_row,
+        ordered,
+        Arc::clone(&held),
+    );
     if let Some(maps) = &maps {
         let witnesses = Witnesses::start(maps.cpus as usize).map_err(system("start a thread"))?;
-        live_paths.set_witnesses(witnesses);
+        module_paths.set_witnesses(witnesses);
     }
     let mut work = Work {
         wake: maps.as_ref().map(|maps| Arc::clone(&maps.wake)),
@@ -150,7 +155,7 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         awake: Awake::default(),
         leaving: false,
         frame_queue: None,
-        paths: live_paths,
+        paths: module_paths,
         xdp_ports,
         packet_ports,
         rows: Arc::clone(&rows),

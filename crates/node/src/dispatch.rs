@@ -38,9 +38,9 @@ use ashway_worker::run_instance::HandlerPath;
 use ashway_worker::target::{DemuxChange, Target};
 
 /// The place in every program array of the program that takes whole frames.
-pub(super) const LIVE_SLOT: u32 = MAX_SLOTS as u32;
+pub(super) const FRAMES_SLOT: u32 = MAX_SLOTS as u32;
 /// The place of the program of relays.
-pub(super) const RELAY_SLOT: u32 = LIVE_SLOT + 1;
+pub(super) const RELAY_SLOT: u32 = FRAMES_SLOT + 1;
 
 /// How the programs of a node read packets that may use arenas, or not.
 pub(super) const fn packet(arena: bool) -> Packet {
@@ -84,15 +84,15 @@ impl Leaves<'_> {
         let rings = self
             .frame_queue
             .and_then(|plan| plan.rings_at(self.iface))
-            .expect("the frame queue has rings for every interface that live paths are on");
-        let row = self.plan.live_row.0;
+            .expect("the frame queue has rings for every interface that paths of modules are on");
+        let row = self.plan.module_row.0;
         let whole = Leaf {
             row,
             local: number.map_or(0, |number| keys::key(number, direction) as u32),
             ring_base: rings.start as u16,
             ring_count: rings.len() as u16,
             flags: flag::RAW,
-            slot: LIVE_SLOT,
+            slot: FRAMES_SLOT,
             path: row,
         };
         let number = self.relays.and_then(|relays| relays.number(id));

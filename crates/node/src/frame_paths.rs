@@ -18,10 +18,10 @@ use ashway_path::places::PathId;
 use ashway_path::stage::{Direction, Stage};
 
 use super::binding::refusal;
-use super::dispatch::{self, LIVE_SLOT};
+use super::dispatch::{self, FRAMES_SLOT};
 use super::neighbours::NextMac;
 use super::path_registry::{Attachment, FramePath, NodePath};
-use super::paths::{Wanted, taken};
+use super::paths::{PathRequest, taken};
 use super::{Node, Owner, RunError};
 use crate::request::Refusal;
 use ashway_config::{Asked, PathConfig, Tier};
@@ -33,7 +33,7 @@ use ashway_worker::target::{DemuxChange, Target};
 use ashway_worker::worker::command::Resource;
 
 /// A path that is made and not there yet.
-pub(super) struct Made {
+pub(super) struct MadePath {
     from: String,
     pub(super) path: Box<Path<Message>>,
     pub(super) ends: Vec<(Attachment, Filter)>,
@@ -56,14 +56,14 @@ pub(super) struct FrameQueue {
 
 impl Node {
     /// Hands paths to the worker, and leads whole frames to them: to all, or to none.
-    pub(super) fn put_frames(&mut self, made: Vec<Made>) -> Result<(), Refusal> {
+    pub(super) fn put_frames(&mut self, made: Vec<MadePath>) -> Result<(), Refusal> {
         if made.iter().any(|path| !path.ends.is_empty()) {
             self.need_frame_queue(&made)?;
         }
         let mut paths = Vec::with_capacity(made.len());
         let mut demux_changes = Vec::with_capacity(made.len());
         let mut to_promote = Vec::new();
-        for Made {
+        for MadePath {
             from,
             mut path,
             ends,
@@ -75,10 +75,10 @@ impl Node {
             ..
         } in made
         {
-            match self.add_live(&path, &from, domain, ends, &mut demux_changes) {
+            match self.add_frame_path(&path, &from, domain, ends, &mut demux_changes) {
                 Ok(id) => {
-                    if let Some(live) = self.paths.at_mut(id) {
-                        live.owner = owner;
+                    if let Some(path) = self.paths.at_mut(id) {
+                        path.owner = owner;
                     }
                     if let Some(frames) = self.paths.frames_mut(id) {
                         frames.runs = runs;
@@ -101,7 +101,7 @@ impl Node {
                 Err(refusal) => {
                     // Nobody but the tables knows of them.
                     let ids: Vec<PathId> = paths.iter().map(|path| path.id).collect();
-                    self.take_live(&ids, &mut demux_changes);
+                    self.take_frame_paths(&ids, &mut demux_changes);
                     self.release(&ids);
                     self.forget_neighbours(&ids);
                     if demux_changes
@@ -127,9 +127,9 @@ impl Node {
             .and_then(|()| self.lead(&demux_changes));
         if let Err(refusal) = led {
             let mut away = Vec::new();
-            self.take_live(&ids, &mut away);
+            self.take_frame_paths(&ids, &mut away);
             // A worker that does not answer works for nobody any more.
-            let _ = self.drop_live(ids.clone(), away);
+            let _ = self.drop_frame_paths(ids.clone(), away);
             self.put_back(&demux_changes);
             self.release(&ids);
             self.forget_neighbours(&ids);
@@ -157,8 +157,8 @@ impl Node {
     }
 
     /// Makes a path, of which nobody knows yet.
-    pub(super) fn make(&self, wanted: Wanted) -> Result<Made, Refusal> {
-        let Wanted {
+    pub(super) fn make(&self, wanted: PathRequest) -> Result<MadePath, Refusal> {
+        let PathRequest {
             name,
             from,
             mut attrs,
@@ -178,7 +178,7 @@ impl Node {
             domain: domain.as_deref(),
             line: 0,
         });
-        attrs.set(ROW, u64::from(self.plan.live_row.0));
+        attrs.set(ROW, u64::from(self.plan.module_row.0));
         attrs.set(tap::PATH, name.as_str());
         let created = if logs {
             self.graph.create_at(&name, &from, attrs)
@@ -236,7 +236,7 @@ impl Node {
             Ok(_) => Ok(()),
             Err(why) => self.fits(&created.path, *why, &ends),
         };
-        Ok(Made {
+        Ok(MadePath {
             runs,
             fits,
             from,
@@ -267,7 +267,7 @@ impl Node {
     }
 
     /// Makes the queue of whole frames, unless it is there.
-    fn need_frame_queue(&mut self, made: &[Made]) -> Result<(), Refusal> {
+    fn need_frame_queue(&mut self, made: &[MadePath]) -> Result<(), Refusal> {
         let Some(maps) = &self.maps else {
             return Ok(());
         };
@@ -281,7 +281,7 @@ impl Node {
                     continue;
                 };
                 xdp.slots
-                    .set_slot(LIVE_SLOT, user_program.fd())
+                    .set_slot(FRAMES_SLOT, user_program.fd())
                     .map_err(|error| {
                         Refusal::failed(
                             format!("the program array did not take the program: {error}"),
@@ -314,7 +314,7 @@ impl Node {
     }
 
     /// Puts a path into the tables.
-    fn add_live(
+    fn add_frame_path(
         &mut self,
         path: &Path<Message>,
         from: &str,
@@ -333,13 +333,13 @@ impl Node {
         for (end, filter) in ends {
             let led = self.add_end(
                 path.name(),
-                self.live_target(id, end.direction),
+                self.frame_target(id, end.direction),
                 end,
                 filter,
                 demux_changes,
             );
             if let Err(refusal) = led {
-                self.take_live(&[id], demux_changes);
+                self.take_frame_paths(&[id], demux_changes);
                 return Err(refusal);
             }
         }
@@ -372,11 +372,11 @@ impl Node {
     }
 
     /// Where demux leads for a path of modules.
-    pub(super) const fn live_target(&self, path: PathId, direction: Direction) -> Target {
+    pub(super) const fn frame_target(&self, path: PathId, direction: Direction) -> Target {
         Target {
             path,
             direction,
-            row: self.plan.live_row,
+            row: self.plan.module_row,
         }
     }
 
@@ -419,12 +419,12 @@ impl Node {
     }
 
     /// Takes paths out of the tables; the node does not know them any more.
-    fn take_live(&mut self, ids: &[PathId], demux_changes: &mut Vec<(usize, DemuxChange)>) {
+    fn take_frame_paths(&mut self, ids: &[PathId], demux_changes: &mut Vec<(usize, DemuxChange)>) {
         for &id in ids {
             let gone = self.paths.remove(id);
             let frames = gone.as_ref().and_then(NodePath::frames);
             for end in frames.into_iter().flat_map(FramePath::ends) {
-                let lead = self.live_target(id, end.direction);
+                let lead = self.frame_target(id, end.direction);
                 // Nothing, if it never came into this one.
                 let led = self.ifaces[end.iface()].table.text(lead).is_some();
                 if led {
@@ -439,7 +439,7 @@ impl Node {
     }
 
     /// Has the worker drop paths; what waits in them is lost.
-    fn drop_live(
+    fn drop_frame_paths(
         &mut self,
         remove: Vec<PathId>,
         demux_changes: Vec<(usize, DemuxChange)>,
@@ -459,9 +459,9 @@ impl Node {
     /// worker gives the host what still comes.
     pub(super) fn take_frames(&mut self, ids: &[PathId]) -> Result<(), Refusal> {
         let mut demux_changes = Vec::with_capacity(ids.len());
-        self.take_live(ids, &mut demux_changes);
+        self.take_frame_paths(ids, &mut demux_changes);
         let led = self.lead(&demux_changes);
-        self.drop_live(ids.to_vec(), demux_changes)?;
+        self.drop_frame_paths(ids.to_vec(), demux_changes)?;
         self.forget_neighbours(ids);
         // A number that a program may still lead to stays taken.
         led?;

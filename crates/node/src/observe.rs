@@ -22,7 +22,7 @@ use ashway_kernel::{Program, shared};
 use ashway_memory::{SharedArray, clock};
 
 use super::Node;
-use super::dispatch::{LIVE_SLOT, RELAY_SLOT};
+use super::dispatch::{FRAMES_SLOT, RELAY_SLOT};
 use super::operations::{Job, Operation, Report, Step};
 use super::promote::Promotion;
 use super::relay::NodeRelays;
@@ -35,7 +35,7 @@ use ashway_worker::plan::HandlerId;
 use ashway_worker::programs::NodeMaps;
 use ashway_worker::queue::Queue;
 use ashway_worker::worker::command::{Command, Resource};
-use audience::Wanted;
+use audience::Subscription;
 use message_trace::{Names, Relay};
 use observer::{Kernel, Observer};
 
@@ -64,11 +64,11 @@ pub(super) struct Observing {
     session: u16,
     keys: Vec<Key>,
     /// Who is told from then on; nobody where they only follow what has changed.
-    wanted: Option<Wanted>,
+    wanted: Option<Subscription>,
 }
 
 /// A program that was made, or why not.
-pub(super) type Made = (Key, Result<Program, String>);
+pub(super) type MadeProgram = (Key, Result<Program, String>);
 
 /// Whose program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,7 +102,7 @@ enum Wanting {
 }
 
 impl Missing {
-    pub(super) fn make(self, maps: &NodeMaps, notes: BorrowedFd<'_>) -> Made {
+    pub(super) fn make(self, maps: &NodeMaps, notes: BorrowedFd<'_>) -> MadeProgram {
         let made = match &self.program {
             Wanting::User(instance) => {
                 let queue = instance
@@ -146,13 +146,13 @@ impl Node {
     }
 
     /// What is asked for.
-    fn observed(&self, request: &Observe) -> Result<Wanted, Refusal> {
-        let mut wanted = Wanted {
+    fn observed(&self, request: &Observe) -> Result<Subscription, Refusal> {
+        let mut wanted = Subscription {
             iface: request.iface.clone(),
             path: request.path.clone(),
             frames: request.frames,
             count: request.count,
-            ..Wanted::default()
+            ..Subscription::default()
         };
         let ifaces: Vec<&str> = self.config.ifaces.iter().map(|i| i.name.as_str()).collect();
         let paths: Vec<&str> = self.paths.names().collect();
@@ -220,7 +220,7 @@ impl Node {
     }
 
     /// Has the programs made that observe and are not there yet.
-    fn make_programs(&mut self, operation: Operation, wanted: Option<Wanted>) {
+    fn make_programs(&mut self, operation: Operation, wanted: Option<Subscription>) {
         let programs = self.missing_programs();
         let Some(on) = &mut self.observation else {
             return;
@@ -245,7 +245,7 @@ impl Node {
         &mut self,
         operation: Operation,
         observing: Observing,
-        made: Vec<Made>,
+        made: Vec<MadeProgram>,
     ) {
         if let Some(on) = &mut self.observation
             && on.session == observing.session
@@ -365,7 +365,7 @@ impl Node {
         let program = observed.and_then(|on| on.program(Key::Frames));
         let program = program.unwrap_or(&frame_queue.user_program);
         for xdp in self.ifaces.iter().filter_map(|iface| iface.xdp.as_ref()) {
-            let _ = xdp.slots.set_slot(LIVE_SLOT, program.fd());
+            let _ = xdp.slots.set_slot(FRAMES_SLOT, program.fd());
         }
         let Some(relays) = &self.relays else {
             return;
@@ -450,7 +450,7 @@ impl Node {
     }
 
     /// Tells somebody from now on, at the other end of the socket in the answer.
-    fn admit(&self, wanted: Wanted) -> Answer {
+    fn admit(&self, wanted: Subscription) -> Answer {
         let Some(on) = &self.observation else {
             let message = "the observation has ended".to_owned();
             return Refusal::failed(message, "").into();
@@ -506,13 +506,13 @@ impl Node {
         let ifaces = self.config.ifaces.iter();
         let relays = self.relays.iter().flat_map(NodeRelays::numbers);
         let relays = relays.filter_map(|(id, number)| {
-            let live = self.paths.at(id)?;
-            let mut ends = live
+            let path = self.paths.at(id)?;
+            let mut ends = path
                 .frames()?
                 .ends()
                 .map(|end| self.ifaces[end.iface()].ifindex);
             let relay = Relay {
-                name: live.name.to_string(),
+                name: path.name.to_string(),
                 ends: [ends.next()?, ends.next()?],
             };
             Some((self.plan.relay_row(number).0, relay))

@@ -180,7 +180,7 @@ pub(super) enum Outcome {
     Program(Result<Promoted, NotPromoted>),
     Compare(Result<Compared, NotPromoted>),
     Version(Result<Candidate, InstanceError>),
-    Observe(Vec<observe::Made>),
+    Observe(Vec<observe::MadeProgram>),
     Read(Result<Next, Refusal>),
     Apply(Compiled),
     Entry(Box<Result<(Program, DemuxMaps), RunError>>),

@@ -18,7 +18,7 @@ use ashway_path::places::PathId;
 use indexmap::IndexMap;
 
 use super::authority::Authority;
-use super::frame_paths::Made;
+use super::frame_paths::MadePath;
 use super::path_registry::Feed;
 use super::paths_shown::{promotion, promotion_of_frames};
 use super::{Node, Owner, RunError, say};
@@ -27,7 +27,7 @@ use crate::request::{self, Refusal, Scalar};
 use ashway_config::{LongPath, PathConfig, Tier, is_name};
 
 /// A path that somebody asks for.
-pub(super) struct Wanted {
+pub(super) struct PathRequest {
     pub(super) name: String,
     pub(super) from: String,
     pub(super) attrs: Attrs,
@@ -42,7 +42,7 @@ pub(super) struct Wanted {
     pub(super) logs: bool,
 }
 
-impl Wanted {
+impl PathRequest {
     /// What a path of the configuration is to be.
     pub(super) fn of(path: &LongPath) -> Self {
         Self {
@@ -87,7 +87,7 @@ impl Node {
     /// Why not; nothing has changed.
     pub(super) fn create_long(&mut self, path: &LongPath) -> Result<(), Refusal> {
         let name = &path.name;
-        self.create_all(vec![Wanted::of(path)], &Authority::Node)?;
+        self.create_all(vec![PathRequest::of(path)], &Authority::Node)?;
         let frames = self.paths.find(name).and_then(|id| self.paths.frames(id));
         if let Some(stays) = frames.and_then(|frames| frames.stays.as_ref())
             && path.tier == Tier::Kernel
@@ -110,7 +110,7 @@ impl Node {
         let wanted = paths
             .into_iter()
             .map(|path| self.wanted(path, caller, logs));
-        let wanted: Vec<Wanted> = wanted.collect::<Result<_, _>>()?;
+        let wanted: Vec<PathRequest> = wanted.collect::<Result<_, _>>()?;
         let made = self.create_all(wanted, &caller.authority)?;
         let took = begin.elapsed();
         let created = made.into_iter().filter_map(|(name, log)| {
@@ -133,7 +133,12 @@ impl Node {
     }
 
     /// Reads what a path is to be.
-    fn wanted(&mut self, path: NewPath, caller: &Caller, logs: bool) -> Result<Wanted, Refusal> {
+    fn wanted(
+        &mut self,
+        path: NewPath,
+        caller: &Caller,
+        logs: bool,
+    ) -> Result<PathRequest, Refusal> {
         let name = self.name_of(path.name, &path.module)?;
         // Modules add some.
         let mut attrs = Attrs::with_capacity(path.attrs.len() + 8);
@@ -148,7 +153,7 @@ impl Node {
         let filter = path
             .filter
             .map(|text| demux::parse(&text).map_err(|error| request::bad_match(&text, error)));
-        Ok(Wanted {
+        Ok(PathRequest {
             name,
             from: path.module,
             attrs,
@@ -195,7 +200,7 @@ impl Node {
     /// Why not; nothing has changed.
     pub(super) fn create_all(
         &mut self,
-        wanted: Vec<Wanted>,
+        wanted: Vec<PathRequest>,
         authority: &Authority,
     ) -> Result<Vec<(Arc<str>, Log)>, Refusal> {
         let made = wanted.into_iter().map(|mut wanted| {
@@ -211,11 +216,11 @@ impl Node {
             }
             Ok(made)
         });
-        let made: Vec<Made> = made.collect::<Result<_, Refusal>>()?;
+        let made: Vec<MadePath> = made.collect::<Result<_, Refusal>>()?;
         self.put_made(made)
     }
 
-    fn put_made(&mut self, made: Vec<Made>) -> Result<Vec<(Arc<str>, Log)>, Refusal> {
+    fn put_made(&mut self, made: Vec<MadePath>) -> Result<Vec<(Arc<str>, Log)>, Refusal> {
         let (mut bound, mut frames) = (Vec::new(), Vec::with_capacity(made.len()));
         let mut logs = Vec::with_capacity(made.len());
         for mut path in made {

@@ -83,7 +83,7 @@ impl Node {
         match &path.feed {
             Feed::Handler(_) => self.targets_of(id),
             Feed::Frames(frames) => {
-                let target = |direction| self.live_target(id, direction);
+                let target = |direction| self.frame_target(id, direction);
                 let ends = frames.ends();
                 ends.map(|end| (end.iface(), target(end.direction)))
                     .collect()
@@ -252,8 +252,8 @@ impl Node {
 
     /// How many there are, and what became of all their messages; `ring`: of those that
     /// were lost on the way to the worker, and not by a relay of the kernel tier.
-    pub(super) fn sum_of_live(&self) -> AllModulePaths {
-        let mut row = status::row(self, self.plan.live_row);
+    pub(super) fn sum_of_module_paths(&self) -> AllModulePaths {
+        let mut row = status::row(self, self.plan.module_row);
         let lost = [Count::DroppedRingFull, Count::DroppedTooLong];
         let ring = lost.map(|count| (count.name().into(), row.get(count)));
         row.add(&self.rows_of_relays());

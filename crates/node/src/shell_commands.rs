@@ -6,7 +6,7 @@ use ashway_path::attrs::Attrs;
 
 use super::Node;
 use super::authority::Authority;
-use super::paths::Wanted;
+use super::paths::PathRequest;
 use crate::request::{self, Refusal};
 use crate::shells::Asked;
 use crate::show;
@@ -50,7 +50,7 @@ impl Node {
                     let (attr, value) = request::attribute(attr, value.clone())?;
                     checked.set(attr, value);
                 }
-                let wanted = Wanted {
+                let wanted = PathRequest {
                     name: name.clone(),
                     from: module.to_string(),
                     attrs: checked,

@@ -39,7 +39,7 @@ pub(super) fn describe(node: &mut Node) -> Status {
             .collect(),
         paths,
         paths_not_listed: not_listed as u64,
-        live: node.sum_of_live(),
+        module_paths: node.sum_of_module_paths(),
         operations: node.operations.describe(),
         taps: node.served.taps.describe(),
     }
@@ -154,8 +154,8 @@ fn handler(node: &Node, id: HandlerId, run: &HashSet<HandlerId>) -> Handler {
 fn tiers(node: &Node, id: HandlerId, run: &HashSet<HandlerId>) -> String {
     let paths = node.plan.instances[&id].paths.iter();
     let tiers = paths.map(|path| node.paths.bound(*path).tier.word());
-    let live = run.contains(&id).then_some(Tier::User.word());
-    let mut tiers: Vec<&str> = tiers.chain(live).collect();
+    let by_modules = run.contains(&id).then_some(Tier::User.word());
+    let mut tiers: Vec<&str> = tiers.chain(by_modules).collect();
     tiers.sort_unstable();
     tiers.dedup();
     if tiers.is_empty() {

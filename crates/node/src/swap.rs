@@ -39,7 +39,7 @@ use ashway_worker::swap::{ActivateVersion, StateTransfer, state_transfer};
 use ashway_worker::version::Version;
 
 /// What became of compiling a version for the kernel tier.
-pub(super) type Made = Result<Promoted, NotPromoted>;
+pub(super) type Compilation = Result<Promoted, NotPromoted>;
 
 /// Where the next version comes from.
 enum Source {
@@ -91,7 +91,7 @@ pub(super) struct Candidate {
     /// The parameters' values when it was asked for, which it has in part.
     inherited: BTreeMap<String, Param>,
     /// For the paths that ran in the kernel tier when it was asked for.
-    pub(super) promoted: Vec<(PathId, Made)>,
+    pub(super) promoted: Vec<(PathId, Compilation)>,
 }
 
 /// What a path in the kernel tier runs there: it is compiled of the next version, too.
@@ -347,8 +347,8 @@ impl Node {
     fn programs(
         &self,
         kernel: &[PathId],
-        mut promoted: Vec<(PathId, Made)>,
-    ) -> Result<Vec<(PathId, Made)>, Refusal> {
+        mut promoted: Vec<(PathId, Compilation)>,
+    ) -> Result<Vec<(PathId, Compilation)>, Refusal> {
         let mut programs = Vec::new();
         for &path in kernel {
             let name = &self.paths.bound(path).config.name;
@@ -389,7 +389,7 @@ impl Node {
     fn follow_version(
         &mut self,
         handler: HandlerId,
-        programs: &mut Vec<(PathId, Made)>,
+        programs: &mut Vec<(PathId, Compilation)>,
     ) -> Vec<LeftKernel> {
         let mut left = Vec::new();
         self.handlers[&handler].shared.bindings.open_all();

@@ -56,9 +56,9 @@ impl Node {
         let name = &self.handlers[&handler].shared.name;
         let bound = self.config.paths_of(name);
         let mut users: Vec<User> = bound.map(|path| User::Bound(path.name.clone())).collect();
-        let live = self.paths.running(handler);
-        let live = live.filter_map(|id| self.paths.at(id));
-        users.extend(live.map(|live| User::Path(live.name.to_string())));
+        let running = self.paths.running(handler);
+        let running = running.filter_map(|id| self.paths.at(id));
+        users.extend(running.map(|path| User::Path(path.name.to_string())));
         let modules = self.graph.modules_of(name);
         let written = modules.filter(|module| self.graph.is_written(module));
         users.extend(written.map(|module| User::Module(module.to_owned())));

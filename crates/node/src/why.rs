@@ -165,9 +165,11 @@ fn together(only: Option<&str>, status: &Status, count: Count) -> u64 {
         return 0;
     }
     match (count, count.ledger()) {
-        (Count::DroppedRingFull | Count::DroppedTooLong, _) => status.live.ring.get(count.name()),
+        (Count::DroppedRingFull | Count::DroppedTooLong, _) => {
+            status.module_paths.ring.get(count.name())
+        }
         (_, Ledger::Received | Ledger::Fate) => 0,
-        _ => status.live.counts.get(count),
+        _ => status.module_paths.counts.get(count),
     }
 }
 

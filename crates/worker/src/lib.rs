@@ -2,7 +2,7 @@
 //! in the user tier, and sends what they send.
 //!
 //! Here is all that it touches: instances of handlers and what they share with the kernel's
-//! programs, the live paths on `ashway_path`'s engine, ports and feeds. Who makes, names and
+//! programs, the paths on `ashway_path`'s engine, ports and feeds. Who makes, names and
 //! removes these is the node (`ashway_node`), by [commands](worker::command).
 
 #![forbid(unsafe_code)]

@@ -40,7 +40,7 @@ pub struct Plan {
     /// Paths, in the order in which they came.
     pub paths: IndexMap<PathId, PathPlan>,
     /// The row of all paths that run in the user tier as a whole.
-    pub live_row: CounterRow,
+    pub module_row: CounterRow,
     /// Rows of counters, those of relays in the kernel tier behind them.
     pub(crate) rows: usize,
     next_handler: HandlerId,
@@ -181,7 +181,7 @@ pub fn draw(config: &Config, facts: &[IfaceFacts], ids: &mut Ids) -> Plan {
         }
     }
     let plan = Plan {
-        live_row: CounterRow(config.ifaces.len() as u32),
+        module_row: CounterRow(config.ifaces.len() as u32),
         rows: config.ifaces.len() + 1 + paths.len() + SPARE_ROWS,
         next_handler,
         ifaces,
@@ -420,7 +420,7 @@ mod tests {
         assert_eq!(plan.paths[0].slots, [(0, 0), (1, 0)]);
         assert_eq!(plan.paths[1].slots, [(1, 1)]);
         assert_eq!(
-            (plan.live_row.0, plan.paths[0].row.0, plan.paths[1].row.0),
+            (plan.module_row.0, plan.paths[0].row.0, plan.paths[1].row.0),
             (2, 3, 4)
         );
         assert_eq!(plan.rows, 5 + SPARE_ROWS);
@@ -488,7 +488,7 @@ mod tests {
             ],
             instances: BTreeMap::new(),
             paths: IndexMap::new(),
-            live_row: CounterRow(2),
+            module_row: CounterRow(2),
             rows: 0,
             next_handler: HandlerId(0),
         };

@@ -250,7 +250,7 @@ impl Worker {
         }
     }
 
-    /// Has the worker change its live paths before it looks up the next frame, and
+    /// Has the worker change its paths before it looks up the next frame, and
     /// does not wait, but for every thousandth path: a sleeping worker is not woken
     /// for what no message needs yet, until the node [has time](Self::catch_up).
     ///
@@ -521,7 +521,7 @@ impl Work {
         rang && self.awake.rouse(&mut self.instances)
     }
 
-    /// Sends what live paths have sent.
+    /// Sends what paths of modules have sent.
     fn flush(&mut self) {
         let (xdp, packet) = (&mut self.xdp_ports, &mut self.packet_ports);
         let frame_queue = self.frame_queue.as_deref();

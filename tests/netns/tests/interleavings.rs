@@ -405,7 +405,11 @@ fn walk(name: &str, steps: u32, mistake: Mistake) -> [(u64, u64); 2] {
         std::thread::sleep(Duration::from_millis(10));
     };
     let status = node.status().unwrap();
-    assert_eq!(status["live"]["balanced"], true, "{:#}", status["live"]);
+    assert_eq!(
+        status["module_paths"]["balanced"], true,
+        "{:#}",
+        status["module_paths"]
+    );
     node.stop().unwrap();
     [(sent, steady), (sent, bound)]
 }
@@ -478,7 +482,7 @@ impl Census {
         Self {
             fds,
             bpf,
-            paths: status["live"]["paths"].as_u64().unwrap(),
+            paths: status["module_paths"]["paths"].as_u64().unwrap(),
             names: names.map(|path| path["name"].to_string()).collect(),
         }
     }

@@ -128,7 +128,10 @@ fn the_longest_messages_come_and_go_as_fragments() {
             let echo = entry(&status, "paths", "echo");
             assert_eq!(echo["received"], 4, "{place}, {mtu}: {echo:#}");
             assert_eq!(echo["fates"]["answered"], 4, "{place}, {mtu}: {echo:#}");
-            assert_eq!(status["live"]["balanced"], true, "{place}: {status:#}");
+            assert_eq!(
+                status["module_paths"]["balanced"], true,
+                "{place}: {status:#}"
+            );
             node.stop().unwrap();
         }
     }

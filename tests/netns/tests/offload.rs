@@ -107,7 +107,7 @@ fn tcp_that_a_handler_passes_arrives_whole_on_every_rung() {
             _ => 10,
         };
         assert!(path["received"].as_u64() > Some(least), "{mode}: {path:#}");
-        let live = &status["live"];
+        let live = &status["module_paths"];
         assert_eq!(live["balanced"], true, "{mode}: {live:#}");
         println!("{mode}: {}", path["received"]);
         node.stop().unwrap();

@@ -93,11 +93,14 @@ fn a_flooded_path_fills_its_own_part_of_the_ring() {
         });
         assert_eq!(entry(&status, "paths", "counter")["fates"]["answered"], 60);
         assert_eq!(
-            status["live"]["balanced"], true,
+            status["module_paths"]["balanced"], true,
             "{mode}: {:#}",
-            status["live"]
+            status["module_paths"]
         );
-        assert_eq!(status["live"]["ring"]["dropped_ring_full"], 0, "{mode}");
+        assert_eq!(
+            status["module_paths"]["ring"]["dropped_ring_full"], 0,
+            "{mode}"
+        );
         node.stop().unwrap();
     }
 }

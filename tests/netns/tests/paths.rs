@@ -110,25 +110,25 @@ fn come_and_go(mode: &str) {
                 assert_eq!(made["created"].as_array().unwrap().len(), 250);
             }
             let status = node.status().unwrap();
-            assert_eq!(status["live"]["paths"], 1001);
+            assert_eq!(status["module_paths"]["paths"], 1001);
             // A thousand are shown one by one.
             assert_eq!(status["paths_not_listed"], 1);
             for first in (0..1000).step_by(250) {
                 let names: Vec<_> = (first..first + 250).map(|n| format!("flow-{n}")).collect();
                 ask(&node, &json!({ "request": "remove", "paths": names }));
             }
-            assert_eq!(node.status().unwrap()["live"]["paths"], 1);
+            assert_eq!(node.status().unwrap()["module_paths"]["paths"], 1);
         }
         stop.store(true, Ordering::Relaxed);
         traffic.join().unwrap()
     });
     // A worker without a CPU for a tenth of a second finds its ring full: that is counted.
     until("all messages come", || {
-        let ring = &node.status().unwrap()["live"]["ring"];
+        let ring = &node.status().unwrap()["module_paths"]["ring"];
         let full = ring["dropped_ring_full"].as_u64().unwrap();
         (received(&node, "steady") + full == sent).then_some(())
     });
-    let live = node.status().unwrap()["live"].clone();
+    let live = node.status().unwrap()["module_paths"].clone();
     assert_eq!(live["received"], sent, "{live:#}");
     assert_eq!(live["balanced"], true, "{live:#}");
     node.stop().unwrap();
@@ -226,7 +226,7 @@ fn the_first_path_of_a_shape_is_served_at_once() {
     let all = sent + u64::from(SHAPES) * of_shape;
     // A worker without a CPU for a tenth of a second finds its ring full: that is counted.
     until("all messages come", || {
-        let live = &node.status().unwrap()["live"];
+        let live = &node.status().unwrap()["module_paths"];
         let full = live["ring"]["dropped_ring_full"].as_u64().unwrap();
         let came: u64 = shapes.iter().map(|(name, _)| received(&node, name)).sum();
         assert!(received(&node, "steady") + came + full <= all, "{live:#}");
@@ -337,14 +337,14 @@ fn paths_are_made_shown_and_removed_by_command() {
             text(&refused)
         );
     }
-    assert_eq!(node.status().unwrap()["live"]["paths"], 2);
+    assert_eq!(node.status().unwrap()["module_paths"]["paths"], 2);
 
     let file = node.config().with_file_name("paths.ndjson");
     let lines: Vec<_> = (0..600).map(|number| flow(number).to_string()).collect();
     fs::write(&file, lines.join("\n")).unwrap();
     let made = create(&["--from", file.to_str().unwrap()]);
     assert!(made.status.success(), "{}", text(&made));
-    assert_eq!(node.status().unwrap()["live"]["paths"], 602);
+    assert_eq!(node.status().unwrap()["module_paths"]["paths"], 602);
     let gone = run(&mut node.command(["path", "rm", "mine", "flow-3"]));
     assert!(gone.status.success(), "{}", text(&gone));
     // Its messages are the host's again.
@@ -374,7 +374,11 @@ fn a_narrower_path_takes_exactly_its_flow_under_traffic() {
             })
         };
         takes_exactly_its_flow(&rig, &node, "steady", "consumed", narrow, mode);
-        assert_eq!(node.status().unwrap()["live"]["balanced"], true, "{mode}");
+        assert_eq!(
+            node.status().unwrap()["module_paths"]["balanced"],
+            true,
+            "{mode}"
+        );
         node.stop().unwrap();
     }
 }
@@ -553,7 +557,7 @@ fn fragments_are_put_together_and_classified_again() {
         assert_eq!(frags["fates"]["absorbed"], 2, "{frags:#}");
         assert_eq!(frags["fates"]["forwarded"], 1, "{frags:#}");
         // Three fragments, a short one, and the whole.
-        let live = &status["live"];
+        let live = &status["module_paths"];
         assert_eq!(
             (&live["received"], &live["balanced"]),
             (&json!(5), &json!(true)),
@@ -610,7 +614,7 @@ fn long_datagrams_of_the_host_survive_beside_a_path_for_all_fragments() {
         }
         own.set_nonblocking(true).unwrap();
         assert!(own.recv(&mut datagram).is_err(), "{mode}: a second copy");
-        let live = node.status().unwrap()["live"].clone();
+        let live = node.status().unwrap()["module_paths"].clone();
         assert_eq!(live["balanced"], true, "{mode}: {live:#}");
         assert_eq!(live["fates"]["dropped"], json!({}), "{mode}: {live:#}");
         node.stop().unwrap();

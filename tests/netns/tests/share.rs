@@ -502,7 +502,7 @@ fn a_path_of_modules_keeps_to_its_share() {
         };
         assert_eq!(path()["mode"], "eager");
         let over = AtomicBool::new(false);
-        let live = || node.status().unwrap()["live"].clone();
+        let live = || node.status().unwrap()["module_paths"].clone();
         std::thread::scope(|scope| {
             let _over = Over(&over);
             scope.spawn(|| ask_often(&client, &over));

@@ -129,11 +129,11 @@ fn obeys(mode: &str) {
         let refused = run(&mut node.command(words));
         assert_eq!(tell(&rig, line), text(&refused), "{line}");
     }
-    assert_eq!(node.status().unwrap()["live"]["paths"], 3);
+    assert_eq!(node.status().unwrap()["module_paths"]["paths"], 3);
 
     assert_eq!(tell(&rig, "rm six"), "ok: 1 removed\n");
     assert!(tell(&rig, "show six").starts_with("error: there is no path `six`"));
-    assert_eq!(node.status().unwrap()["live"]["paths"], 2);
+    assert_eq!(node.status().unwrap()["module_paths"]["paths"], 2);
 
     tapped(&rig, node);
 }

@@ -17,7 +17,7 @@ pub struct Handler {
     /// no path.
     pub tier: String,
     /// In which tier it ran for messages of the paths that are bound to it; absent if none is.
-    /// What it ran for paths of modules is among the activations of `live`.
+    /// What it ran for paths of modules is among the activations of `module_paths`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran_in: Option<RanIn>,
     /// What its memory is made of: `arena`, `array` or `memfd`.

@@ -23,7 +23,7 @@ pub struct Status {
     /// Paths of modules behind these.
     pub paths_not_listed: u64,
     /// All paths of modules together.
-    pub live: AllModulePaths,
+    pub module_paths: AllModulePaths,
     /// What has been asked for and is not done.
     pub operations: Vec<UnderWay>,
     /// What taps write.

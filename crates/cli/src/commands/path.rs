@@ -12,8 +12,8 @@ use super::{Node, status};
 use crate::face::{Face, clean};
 use crate::failure::{Exit, Failure};
 
-mod live;
 mod plan;
+mod running;
 
 /// Paths: those of a running node, or of a configuration (plan)
 #[derive(Debug, Subcommand)]
@@ -66,9 +66,9 @@ pub(crate) enum Path {
         node: Node,
     },
     Plan(plan::Plan),
-    Create(live::Create),
-    Show(live::Show),
-    Rm(live::Rm),
+    Create(running::Create),
+    Show(running::Show),
+    Rm(running::Rm),
 }
 
 impl Path {

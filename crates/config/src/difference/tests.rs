@@ -208,7 +208,7 @@ fn a_plan_that_forgets_what_was_made_by_hand_is_noticed() {
 #[test]
 fn what_was_made_by_hand_stays_and_what_it_stands_on_too() {
     let facts = Facts {
-        live_by_hand: [("live".to_owned(), Some("d".to_owned()))].into(),
+        module_paths_by_hand: [("live".to_owned(), Some("d".to_owned()))].into(),
         ..Facts::default()
     };
     let with = |more: &str| read(&format!("{NOW}[domain.d]\nowns = 'udp'\n{more}"));

@@ -227,7 +227,7 @@ impl Node {
         // A worker that does not answer has nothing left that could be lost.
         let snapshots = self.worker.snapshots(&ids).unwrap_or_default();
         for ((name, id), snapshot) in by_hand.iter().zip(snapshots) {
-            let from = self.paths.at(*id).map(|live| self.paths.from(live));
+            let from = self.paths.at(*id).map(|path| self.paths.from(path));
             let stages = snapshot.iter().flat_map(|path| &path.stages);
             let stages = stages.map(|stage| &*stage.module);
             if let Some(module) = from.into_iter().chain(stages).find(|it| go.contains(*it)) {
@@ -255,20 +255,20 @@ impl Node {
             let mut table: Table<usize> = Table::default();
             let mut names = Vec::new();
             for name in &by_hand {
-                let live = self.paths.find(name);
-                let ends = live.and_then(|id| Some((id, self.paths.frames(id)?)));
-                let ends = ends.into_iter().flat_map(|(id, live)| {
-                    let here = live.ends().filter(|end| end.iface() == number);
+                let id = self.paths.find(name);
+                let ends = id.and_then(|id| Some((id, self.paths.frames(id)?)));
+                let ends = ends.into_iter().flat_map(|(id, frames)| {
+                    let here = frames.ends().filter(|end| end.iface() == number);
                     here.filter(|end| !end.catches)
-                        .map(move |end| self.live_target(id, end.direction))
+                        .map(move |end| self.frame_target(id, end.direction))
                 });
                 let texts = ends.filter_map(|target| self.ifaces[number].table.text(target));
-                let live = texts.filter_map(|text| demux::parse(text).ok());
+                let asked = texts.filter_map(|text| demux::parse(text).ok());
                 let bound = self.config.paths.iter();
                 let bound = bound.filter(|path| path.name == *name);
                 let bound = bound.filter(|path| path.ifaces.contains(&iface.name));
                 let bound = bound.map(|path| path.filter.clone());
-                for filter in live.chain(bound) {
+                for filter in asked.chain(bound) {
                     // They have come to terms before.
                     let _ = table.insert(&filter, names.len());
                 }

@@ -244,9 +244,9 @@ impl Node {
         let long = next.long_paths.iter();
         let long = long.filter(|path| path.tier == Tier::Kernel && moved.contains(&path.name));
         for path in long {
-            let live = self.paths.find(&path.name);
-            let live = live.and_then(|id| self.paths.frames(id));
-            if let Some(stays) = live.and_then(|live| live.stays.as_ref()) {
+            let id = self.paths.find(&path.name);
+            let frames = id.and_then(|id| self.paths.frames(id));
+            if let Some(stays) = frames.and_then(|frames| frames.stays.as_ref()) {
                 difference.stays(&path.name, &stays.because);
             }
         }

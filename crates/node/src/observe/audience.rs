@@ -25,7 +25,7 @@ const LAST: Duration = Duration::from_millis(100);
 
 /// What a client wants to see.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct Subscription {
     pub(crate) iface: Option<String>,
     pub(crate) path: Option<String>,
     pub(crate) filter: Option<Table<()>>,
@@ -38,7 +38,7 @@ pub(crate) struct Wanted {
     pub(crate) since: u64,
 }
 
-impl Wanted {
+impl Subscription {
     /// Sets the filter, which is asked of the frame as it came.
     pub(crate) fn filter(&mut self, filter: &Filter) {
         let mut table = Table::default();
@@ -77,7 +77,7 @@ pub(crate) fn flow(frame: &[u8]) -> Option<String> {
 #[derive(Debug)]
 pub(crate) struct Client {
     stream: UnixStream,
-    wanted: Wanted,
+    wanted: Subscription,
     /// Messages told of.
     told: u64,
     /// Messages that it did not read in time.
@@ -93,7 +93,7 @@ pub(crate) struct Client {
 impl Client {
     /// A client that reads at the other end of `stream`, while `lost` messages had
     /// been lost already.
-    pub(crate) fn new(stream: UnixStream, wanted: Wanted, lost: u64) -> Self {
+    pub(crate) fn new(stream: UnixStream, wanted: Subscription, lost: u64) -> Self {
         let gone = stream.set_nonblocking(true).is_err();
         Self {
             stream,
@@ -201,9 +201,9 @@ mod tests {
     /// It could not know what is missing of them.
     #[test]
     fn a_client_hears_of_no_message_from_before_it_came() {
-        let wanted = Wanted {
+        let wanted = Subscription {
             since: 100,
-            ..Wanted::default()
+            ..Subscription::default()
         };
         for (at, hears) in [(99, false), (100, true)] {
             let mut trace = MessageTrace::default();

@@ -15,7 +15,7 @@ use ashway_memory::NoteRing;
 use ashway_memory::clock::monotonic_ns;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use super::audience::{Client, Wanted};
+use super::audience::{Client, Subscription};
 use super::message_trace::{MessageTraces, Names};
 use ashway_worker::observe::Event;
 use ashway_worker::observe::trace::TraceSink;
@@ -44,7 +44,7 @@ pub(crate) struct Kernel {
 
 enum Order {
     /// With what the worker had lost when it came.
-    Client(UnixStream, Wanted, u64),
+    Client(UnixStream, Subscription, u64),
     Names(Names),
     End,
 }
@@ -111,7 +111,7 @@ impl Observer {
     }
 
     /// Tells somebody at the other end of `stream` from now on.
-    pub(crate) fn add(&self, stream: UnixStream, mut wanted: Wanted) {
+    pub(crate) fn add(&self, stream: UnixStream, mut wanted: Subscription) {
         self.clients.fetch_add(1, Ordering::Relaxed);
         let lost = self.lost.load(Ordering::Relaxed);
         wanted.since = monotonic_ns();

@@ -250,8 +250,8 @@ fn what_paths_of_modules_lost_in_their_ring_is_said() {
         ..Path::default()
     };
     let mut status = status(Count::Answered);
-    status.live.counts = base("", &row(7)).counts;
-    status.live.ring.add("dropped_ring_full", 5);
+    status.module_paths.counts = base("", &row(7)).counts;
+    status.module_paths.ring.add("dropped_ring_full", 5);
     status.paths.push(relay);
     let ask = |about: Value| {
         let answer = answer(&config(), &status, &looks(&config()), &why(about));

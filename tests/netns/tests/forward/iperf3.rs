@@ -69,7 +69,7 @@ fn iperf3_through(tier: &str) {
     );
     assert!(sent > 1000, "{sum:#}");
     let status = closed(&node);
-    let live = &status["live"];
+    let live = &status["module_paths"];
     // A full part of the ring is a fate too: what iperf3 misses is in the ledger, or did not get
     // into its socket, where it looks too seldom on a busy machine.
     let dropped = live["fates"]["dropped"]["queue_full"].as_u64().unwrap_or(0);

@@ -177,7 +177,7 @@ fn there_and_back(mode: &str, tier: &str, gro: bool) {
     assert_eq!(shown["received"], 402, "{shown:#}");
     assert_eq!(shown["fates"]["forwarded"], 402, "{shown:#}");
     assert_eq!(shown["balanced"], true, "{shown:#}");
-    let live = &at_rest["live"];
+    let live = &at_rest["module_paths"];
     assert_eq!(live["received"], 402, "{live:#}");
     assert_eq!(live["fates"]["forwarded"], 402, "{live:#}");
     assert_eq!(live["out"]["handed_over"], 402, "{live:#}");
@@ -301,7 +301,7 @@ fn in_order(gro: bool) {
         sent
     });
     let status = closed(&node);
-    let live = &status["live"];
+    let live = &status["module_paths"];
     assert_eq!(live["received"], 2 * sent, "{live:#}");
     assert_eq!(live["fates"]["forwarded"], 2 * sent, "{live:#}");
     let shown = entry(&status, "paths", "relay");
@@ -510,7 +510,7 @@ fn a_narrow_relay_is_the_kernel_tiers_in_both_directions() {
         assert_eq!(shown["received"], 41, "{shown:#}");
         assert_eq!(shown["fates"]["forwarded"], 41, "{shown:#}");
         assert_eq!(shown["kernel"]["notes"], json!({}), "{shown:#}");
-        assert_eq!(status["live"]["received"], 41 * (round + 1));
+        assert_eq!(status["module_paths"]["received"], 41 * (round + 1));
         let gone = run(&mut node.command(["path", "rm", "relay"]));
         assert!(gone.status.success(), "{}", text(&gone));
     }

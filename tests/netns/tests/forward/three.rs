@@ -124,7 +124,7 @@ pub(crate) fn relay(node: &Node) -> Value {
 pub(crate) fn closed(node: &Node) -> Value {
     until("the ledgers close", || {
         let status = node.status().unwrap();
-        let live = &status["live"];
+        let live = &status["module_paths"];
         (live["waiting"] == 0 && live["balanced"] == true).then_some(status)
     })
 }

@@ -176,7 +176,7 @@ pub(super) fn shares(status: &answer::Status) -> String {
 /// The paths without a handler as a whole: what was lost in the ring that they share
 /// is no path's.
 pub(super) fn without_handler(status: &answer::Status) -> String {
-    let AllModulePaths { paths, counts, .. } = &status.live;
+    let AllModulePaths { paths, counts, .. } = &status.module_paths;
     if (*paths, counts.received) == (0, 0) {
         return String::new();
     }

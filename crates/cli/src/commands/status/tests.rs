@@ -158,7 +158,7 @@ fn an_order_that_is_not_the_usual_is_shown() {
 fn what_the_shared_ring_lost_is_shown() {
     let mut status = status();
     assert!(!render(&status).contains("WITHOUT A HANDLER"));
-    status.live = AllModulePaths {
+    status.module_paths = AllModulePaths {
         paths: 3,
         counts: Counts {
             received: 7058,
