@@ -15,6 +15,7 @@
 //! manipulations one after the other, integrated by hand, and fused at run time.
 //! [`neighbour`] is `ashway bench neighbour`: what a handler costs the paths beside it;
 //! [`flood`] is `ashway bench flood`: a path that is flooded, and the one beside it;
+//! [`cpus`] is `ashway bench cpus`: one handler, asked from two CPUs;
 //! [`crowd`] is `ashway bench crowd`: a busy path beside many that have no messages;
 //! [`drain`] is `ashway bench drain`: how fast the user tier takes what comes;
 //! [`dns`] is `ashway bench dns`: a DNS responder as a handler, beside unbound;
@@ -34,6 +35,7 @@
 pub mod contest;
 pub mod copy;
 pub mod counter;
+pub mod cpus;
 pub mod crowd;
 pub mod demo;
 pub mod demux;

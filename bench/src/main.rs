@@ -11,8 +11,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use ashway_bench::{
-    Report, copy, counter, crowd, demux, dns, drain, flood, forward, hooks, neighbour, path, pipes,
-    promote, sandbox, swap,
+    Report, copy, counter, cpus, crowd, demux, dns, drain, flood, forward, hooks, neighbour, path,
+    pipes, promote, sandbox, swap,
 };
 use clap::{Args, Parser, Subcommand};
 use serde_json::{Value, json};
@@ -49,6 +49,18 @@ Examples:
   ashway bench copy
   ashway bench copy --judge")]
     Copy,
+    /// One handler of the kernel tier, asked from one CPU and from two
+    ///
+    /// A handler that takes about 1 us, and a client on each CPU that asks one question after the
+    /// other: how long answers take beside those of one client alone, and how many messages go
+    /// to the user tier because another CPU has the handler; at TCX and under native XDP. With
+    /// `ASHWAY_BEFORE` also those of another `ashway`. Takes about half a minute, with another a
+    /// minute, and two CPUs. Needs root.
+    #[command(after_help = "\
+Examples:
+  ashway bench cpus --judge
+  ASHWAY_BEFORE=/tmp/ashway ashway bench cpus -j > cpus.json")]
+    Cpus(Rounds),
     /// One busy path beside 300 handlers and 10,000 paths that have no messages
     ///
     /// The worker's CPU time for each message of a flooded handler of the user tier: alone,
@@ -285,6 +297,11 @@ impl Bench {
                 binary,
             }),
             Self::Copy => copy::run(&copy::Options { binary }),
+            Self::Cpus(Rounds { rounds, quick }) => cpus::run(&cpus::Options {
+                rounds,
+                quick,
+                binary,
+            }),
             Self::Crowd(Rounds { rounds, quick }) => crowd::run(&crowd::Options {
                 rounds,
                 quick,

@@ -1,0 +1,372 @@
+//! `ashway bench cpus`: one handler in the kernel tier, asked from one CPU and from two.
+//!
+//! A veth with two queues, and a handler that takes about 1 us and answers. A client on CPU 0 asks
+//! one question after the other; then a second one does so on CPU 1 at the same time, by the other
+//! queue. On a veth the handler runs on the CPU of who asks, so the two meet at its instance,
+//! which runs one message at a time. How long answers take, and how many messages went to the
+//! user tier for it, at TCX and under native XDP; with `ASHWAY_BEFORE` also those of another
+//! `ashway`. Clients are ordinary processes: real-time ones on all CPUs would leave the worker
+//! none.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use ashway_kernel::iface;
+use ashway_rig::{Rig, RigOptions, UdpClient};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use serde_json::{Value, json};
+
+use crate::Report;
+use crate::hosts::{named, status};
+use crate::ratio::{self, Ratio, Target};
+use crate::stats::{Spread, Times};
+use crate::table;
+
+/// How much to measure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Rounds; a ratio is their median.
+    pub rounds: usize,
+    /// One round and a tenth of everything: whether it works, not how fast.
+    pub quick: bool,
+    /// The `ashway` to measure; the release build unless told otherwise.
+    pub binary: Option<PathBuf>,
+}
+
+/// How long one figure is measured.
+const LASTS: Duration = Duration::from_millis(1500);
+
+const PORT: u16 = 7777;
+
+/// How long an answer may take; what has not come by then, its handler was stopped.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Takes some thousand turns of a loop, about 1 us, and answers with the message as it is.
+const ABOUT_1_US: &str = r#"(module (memory (export "memory") 1 1)
+    (func (export "on_rx") (param i32 i32) (result i32) (local $left i32)
+        (local.set $left (i32.const 1500))
+        (loop $on
+            (i32.store (i32.const 64) (local.get $left))
+            (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+        (i32.const 1)))"#;
+
+/// Where it runs, and which `ashway` it is.
+#[derive(Clone, Debug)]
+struct Case {
+    name: &'static str,
+    attach: &'static str,
+    binary: Option<PathBuf>,
+}
+
+/// What one or two clients saw.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    /// Round trips, in ns.
+    p50: u64,
+    p99: u64,
+    /// Answers, a second.
+    rate: f64,
+    /// Part of the messages that went to the user tier.
+    crossed: f64,
+    /// The kernel tier's time for a message, in ns.
+    kernel_ns: f64,
+    /// Messages whose handler was stopped.
+    stopped: f64,
+}
+
+/// Measures; half a minute. Needs root and two CPUs.
+///
+/// The document: `{"cases":{...},"ratios":{...}}`; times in ns.
+///
+/// # Errors
+///
+/// Without the right to make namespaces, with one CPU, and what the node said.
+pub fn run(options: &Options) -> Result<Report> {
+    if std::thread::available_parallelism()?.get() < 2 {
+        bail!("two clients need two CPUs");
+    }
+    let (rounds, lasts) = if options.quick {
+        (1, LASTS / 10)
+    } else {
+        (options.rounds.max(1), LASTS)
+    };
+    let folder = std::env::temp_dir().join(format!("ashway-cpus-{}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    let file = folder.join("about1us.wasm");
+    fs::write(&file, wat::parse_str(ABOUT_1_US)?)?;
+    let cases = cases(options);
+    let mut found: Vec<Vec<[Seen; 2]>> = vec![Vec::new(); cases.len()];
+    for round in 0..rounds {
+        eprintln!("round {} of {rounds} ...", round + 1);
+        for number in 0..cases.len() {
+            // Another case begins each time, so that none always comes first.
+            let at = (number + round) % cases.len();
+            let seen = measure(&cases[at], &file, lasts);
+            found[at].push(seen.with_context(|| cases[at].name)?);
+        }
+    }
+    fs::remove_dir_all(&folder)?;
+    Ok(report(&cases, &found))
+}
+
+fn cases(options: &Options) -> Vec<Case> {
+    let case = |name, attach, binary: &Option<PathBuf>| Case {
+        name,
+        attach,
+        binary: binary.clone(),
+    };
+    let mut cases = vec![
+        case("tcx", "tcx", &options.binary),
+        case("xdp", "xdp", &options.binary),
+    ];
+    let before = std::env::var_os("ASHWAY_BEFORE").map(PathBuf::from);
+    if before.is_some() {
+        cases.push(case("tcx_before", "tcx", &before));
+        cases.push(case("xdp_before", "xdp", &before));
+    }
+    cases
+}
+
+/// One client, then two.
+fn measure(case: &Case, file: &Path, lasts: Duration) -> Result<[Seen; 2]> {
+    let options = RigOptions {
+        queues: 2,
+        gro_on_client: false,
+        ..RigOptions::default()
+    };
+    let rig = Rig::new("cpus", options)?;
+    let (attach, file) = (case.attach, file.display());
+    let mut builder = rig.node(format!(
+        "[iface.b0]\nattach = {attach:?}\n[handler.h]\nfile = \"{file}\"\nallow = [\"reply\"]\n\
+         [path.h]\niface = \"b0\"\nmatch = \"udp and dst port {PORT}\"\nhandler = \"h\"\n\
+         tier = \"kernel\"\n"
+    ));
+    if let Some(binary) = &case.binary {
+        builder = builder.binary(binary);
+    }
+    let node = builder.start()?;
+    let clients = if case.attach == "xdp" {
+        [client_of_queue(&rig, 0)?, client_of_queue(&rig, 1)?]
+    } else {
+        // Behind no XDP a CPU takes what it sends, whatever the queue.
+        [rig.client_a(PORT)?, rig.client_a(PORT)?]
+    };
+    let sockets = clients.each_ref().map(UdpClient::socket);
+    let count = || -> Result<Value> {
+        let path = named(&status(node.socket())?, "paths", "h")?.clone();
+        if path["tier"] != "kernel" {
+            bail!("the handler is not in the kernel tier: {path:#}");
+        }
+        Ok(path)
+    };
+    // The first find caches cold, and each other's address.
+    ask_all(&sockets, lasts / 10)?;
+    let mut all = Vec::new();
+    for sockets in [&sockets[..1], &sockets] {
+        let before = count()?;
+        let (times, took) = ask_all(sockets, lasts)?;
+        let after = count()?;
+        let risen =
+            |number: fn(&Value) -> u64| number(&after).saturating_sub(number(&before)) as f64;
+        let received = risen(|path| path["received"].as_u64().unwrap_or(0)).max(1.0);
+        let times = times.summary();
+        all.push(Seen {
+            p50: times.p50,
+            p99: times.p99,
+            rate: times.n as f64 / took.as_secs_f64(),
+            crossed: risen(queued) / received,
+            kernel_ns: risen(|path| path["kernel_time_ns"].as_u64().unwrap_or(0)) / received,
+            stopped: risen(|path| path["activations"]["aborted"].as_u64().unwrap_or(0)),
+        });
+    }
+    node.stop()?;
+    Ok([all[0], all[1]])
+}
+
+/// Messages of a path that went to the user tier, whatever for.
+fn queued(path: &Value) -> u64 {
+    let notes = path["notes"].as_object().into_iter().flatten();
+    let queued = notes.filter(|(name, _)| name.starts_with("queued_"));
+    queued.filter_map(|(_, times)| times.as_u64()).sum()
+}
+
+/// A client whose flow arrives at this receive queue.
+fn client_of_queue(rig: &Rig, queue: usize) -> Result<UdpClient> {
+    const EACH: u64 = 4;
+    let by_queue = || -> Result<Vec<u64>> {
+        let stats = rig.in_b(|| iface::stats("b0"))?.xdp;
+        let is_of_queue =
+            |name: &str| name.starts_with("rx_queue_") && name.ends_with("_xdp_packets");
+        let of_queues = stats.into_iter().filter(|(name, _)| is_of_queue(name));
+        Ok(of_queues.map(|(_, count)| count).collect())
+    };
+    for _ in 0..64 {
+        let client = rig.client_a(PORT)?;
+        let before = by_queue()?;
+        for _ in 0..EACH {
+            client.ask(&[0; 8])?;
+        }
+        // Counted where a poll ends, which may be behind the answer.
+        std::thread::sleep(Duration::from_millis(5));
+        let now = by_queue()?;
+        if now
+            .get(queue)
+            .zip(before.get(queue))
+            .is_some_and(|(now, before)| now - before >= EACH)
+        {
+            return Ok(client);
+        }
+    }
+    bail!("none of 64 flows arrives at queue {queue}");
+}
+
+/// All ask at the same time, each on a CPU of its own.
+fn ask_all(sockets: &[&UdpSocket], lasts: Duration) -> Result<(Times, Duration)> {
+    let barrier = Barrier::new(sockets.len());
+    let begin = Instant::now();
+    let times = std::thread::scope(|scope| -> Result<Times> {
+        let clients: Vec<_> = sockets
+            .iter()
+            .enumerate()
+            .map(|(cpu, socket)| {
+                let barrier = &barrier;
+                scope.spawn(move || -> Result<Times> {
+                    let mut set = CpuSet::new();
+                    set.set(cpu);
+                    sched_setaffinity(None, &set)?;
+                    barrier.wait();
+                    Ok(ask(socket, lasts)?)
+                })
+            })
+            .collect();
+        let mut all = Times::new();
+        for client in clients {
+            all.add(&client.join().expect("a client does not panic")?)?;
+        }
+        Ok(all)
+    })?;
+    Ok((times, begin.elapsed()))
+}
+
+/// One question after the other.
+fn ask(socket: &UdpSocket, lasts: Duration) -> io::Result<Times> {
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let (mut times, mut number) = (Times::new(), 0_u64);
+    let end = Instant::now() + lasts;
+    loop {
+        let sent = Instant::now();
+        if sent >= end {
+            return Ok(times);
+        }
+        number += 1;
+        match exchange(socket, number) {
+            Ok(()) => {}
+            // Its handler was stopped, which is in the table: the host has no server, and says so,
+            // or has said it too often.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::ConnectionRefused | ErrorKind::WouldBlock
+                ) =>
+            {
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
+        times.record(sent.elapsed().as_nanos() as u64);
+    }
+}
+
+/// Sends a number and waits for it to come back.
+fn exchange(socket: &UdpSocket, number: u64) -> io::Result<()> {
+    socket.send(&number.to_be_bytes())?;
+    loop {
+        let mut answer = [0; 9];
+        let len = socket.recv(&mut answer)?;
+        let answered = answer[..len].try_into().map(u64::from_be_bytes);
+        match answered {
+            Ok(answered) if answered == number => return Ok(()),
+            // To a question that was given up.
+            Ok(answered) if answered < number => {}
+            _ => {
+                let text = format!("the answer to question {number} is {:?}", &answer[..len]);
+                return Err(io::Error::new(ErrorKind::InvalidData, text));
+            }
+        }
+    }
+}
+
+fn report(cases: &[Case], found: &[Vec<[Seen; 2]>]) -> Report {
+    let mut document = serde_json::Map::new();
+    let (mut rows, mut ratios) = (Vec::new(), Vec::new());
+    for (case, rounds) in cases.iter().zip(found) {
+        let mut both = serde_json::Map::new();
+        for (clients, name) in ["one", "two"].into_iter().enumerate() {
+            let spread = |value: fn(&Seen) -> f64| {
+                Spread::of(rounds.iter().map(|seen| value(&seen[clients])))
+            };
+            let spreads = [
+                ("p50_ns", spread(|seen| seen.p50 as f64)),
+                ("p99_ns", spread(|seen| seen.p99 as f64)),
+                ("per_second", spread(|seen| seen.rate)),
+                ("crossed", spread(|seen| seen.crossed)),
+                ("kernel_ns", spread(|seen| seen.kernel_ns)),
+                ("stopped", spread(|seen| seen.stopped)),
+            ];
+            let spreads = spreads.map(|(name, spread)| (name, spread.expect("there are rounds")));
+            let [p50, p99, rate, crossed, kernel, stopped] = spreads.map(|(_, spread)| spread);
+            rows.push(vec![
+                case.name.to_owned(),
+                name.to_owned(),
+                table::time(p50.median as u64),
+                table::time(p99.median as u64),
+                table::time(p99.max as u64),
+                format!("{:.0}", rate.median),
+                format!("{:.3} %", crossed.median * 100.0),
+                format!("{:.3} %", crossed.max * 100.0),
+                format!("{:.0}", kernel.median),
+                format!("{:.0}", stopped.max),
+            ]);
+            let entry = spreads.map(|(name, spread)| (name.to_owned(), spread.to_json()));
+            both.insert(name.to_owned(), Value::Object(entry.into_iter().collect()));
+        }
+        document.insert(case.name.to_owned(), Value::Object(both));
+        let crossed = rounds.iter().map(|[_, two]| two.crossed * 100.0);
+        let p99 = rounds
+            .iter()
+            .map(|[one, two]| two.p99 as f64 / one.p99 as f64);
+        let names = match case.name {
+            "tcx" => ["percent_crossed_at_tcx", "p99_over_one_client_at_tcx"],
+            "xdp" => ["percent_crossed_under_xdp", "p99_over_one_client_under_xdp"],
+            _ => continue,
+        };
+        ratios.extend(Ratio::of(names[0], Target::AtMost(0.1), crossed));
+        ratios.extend(Ratio::of(names[1], Target::AtMost(1.5), p99));
+    }
+    let header = [
+        "CASE",
+        "CLIENTS",
+        "P50",
+        "P99",
+        "P99 MAX",
+        "PER SECOND",
+        "CROSSED",
+        "MAX",
+        "KERNEL NS",
+        "STOPPED MAX",
+    ];
+    let text = format!(
+        "One handler of the kernel tier, asked from one CPU and from two:\n\n{}\n{}",
+        table::render(&header, 2, &rows),
+        ratio::render(&ratios)
+    );
+    Report {
+        document: json!({ "cases": document, "ratios": ratio::to_json(&ratios) }),
+        text,
+    }
+}
