@@ -237,6 +237,9 @@ counts! {
     AbortUnaligned = 51, Note, Handler, "abort_unaligned";
     /// Involuntary aborts: outside a table.
     AbortTableBounds = 52, Note, Handler, "abort_table_bounds";
+    /// Waited for its instance, which was busy on another CPU in the kernel tier, whether it ran
+    /// then or went to the user tier ([`QueuedBusy`](Self::QueuedBusy)).
+    WaitedBusy = 53, Note, Handler, "waited_busy";
     /// Messages made by the user tier (the kernel tier's replies are counted
     /// as `Answered` alone: the verdict *is* the hand-over).
     OutOriginated = 56, Originated, Port, "out_originated";

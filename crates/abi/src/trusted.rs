@@ -12,15 +12,21 @@
 //! shares no cache line with a field that the other writes; the line of faults is
 //! written by both, and seldom.
 
-/// `u32`: 1 while an activation of the instance runs, in whichever tier; [`HELD`].
+/// `u32`: while an activation of the instance runs, in which tier: [`IN_USER`] or [`IN_KERNEL`];
+/// [`HELD`]; else 0.
 pub const LOCK: usize = 0;
+/// [`LOCK`] while the worker has it, which may be preempted.
+pub const IN_USER: u32 = 1;
 /// [`LOCK`] while what stopped an activation in the kernel tier lies in
 /// [`fault_at`] and nobody may run the handler until the worker has taken it, with the
 /// memory as it is.
 pub const HELD: u32 = 2;
+/// [`LOCK`] while an activation in the kernel tier has it: a program on another CPU waits for
+/// that, for a short time.
+pub const IN_KERNEL: u32 = 3;
 /// `u32`: 1 while the worker wants the lock and an activation in the kernel tier had it when
 /// the worker tried. Programs leave the lock alone until the worker has had it: they take it by
-/// an exchange of both words at once, from 0 to 1. Written by the worker.
+/// an exchange of both words at once, from 0 to [`IN_KERNEL`]. Written by the worker.
 pub const WANTED: usize = 4;
 /// `u32`: 1 while the worker does not look at the instance, because it sleeps or because the
 /// instance has had nothing for a while, and wants the wake ring to be rung.

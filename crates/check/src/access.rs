@@ -211,10 +211,12 @@ impl Step<'_> {
         }
     }
 
-    /// 0 becomes 1, or somebody else has it, or [wants](trusted::WANTED) it.
+    /// 0 becomes [the kernel tier's](trusted::IN_KERNEL), or somebody else has it, or [wants](trusted::WANTED) it.
     fn take_lock(&mut self, value: Num) -> Checked {
         let values = (self.number(0)?.constant(), value.constant());
-        if values != (Some(0), Some(1)) || self.state.has(fact::MAY_BE_LOCKED) {
+        if values != (Some(0), Some(trusted::IN_KERNEL.into()))
+            || self.state.has(fact::MAY_BE_LOCKED)
+        {
             return Err(Rule::Lock);
         }
         self.state.set(fact::MAY_BE_LOCKED, true);

@@ -40,6 +40,8 @@ impl Step<'_> {
             | (context::CAUSE | context::AT | context::STACK | context::SEEN, Size::W) => {}
             (context::PAYLOAD_OFF | context::PAYLOAD_LEN, Size::W)
                 if self.shape.around == Around::Stub && first => {}
+            // Before the handler begins.
+            (context::TIMED_FROM, Size::D) if first => {}
             (context::MOST_LEN, Size::W) if self.shape.resizes && first => {}
             // The programs around the handler find its bytes in the frame, or not.
             (context::PAYLOAD_LEN, Size::W) if self.shape.resizes => {}

@@ -137,6 +137,16 @@ ashway_abi::named_bugs! {
     /// A program takes the lock that the worker wants.
     WantedIgnored,
 
+    // Waiting for an instance.
+    /// A message that finds its instance busy goes to the user tier at once.
+    WaitsNever,
+    /// It waits as long as it takes.
+    WaitsForEver,
+    /// It waits for the worker as well.
+    WaitsForWorker,
+    /// What it waits is its handler's time.
+    WaitIsTimed,
+
     // A path's share.
     /// What was used is never paid for.
     ShareNeverRefills,

@@ -97,7 +97,7 @@ impl fmt::Debug for HandlerHandle {
 
 impl HandlerHandle {
     /// Takes the lock for the worker, if no activation in the kernel tier has it; takes what
-    /// a program has [kept](ashway_abi::trusted::KEPT) under it. Looks for a microsecond at
+    /// a program has [kept](ashway_abi::trusted::HELD) under it. Looks for a microsecond at
     /// most.
     pub(crate) fn try_acquire(&self) -> bool {
         let Some(queue) = &self.shared.queue else {

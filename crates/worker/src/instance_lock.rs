@@ -1,7 +1,8 @@
 //! An instance's lock, as the worker takes it.
 //!
-//! Programs of the kernel tier try the lock and lead their message to the user tier if they
-//! do not get it. The worker, too, only tries: while an activation in the kernel tier has the
+//! Programs of the kernel tier try the lock, look at it for [a short
+//! time](trusted::IN_KERNEL) while another CPU has it, and lead their message to the user tier
+//! if they do not get it. The worker, too, only tries: while an activation in the kernel tier has the
 //! lock, the path that wants it is [set aside](ashway_path::stage::Stage::acquire), and others
 //! run. It says [that it wants the lock](trusted::WANTED), and programs that begin from then on
 //! leave it alone: so it is free for the worker as soon as the activations that have begun have
@@ -65,7 +66,7 @@ impl Holds {
 pub(crate) enum Taken {
     /// Nobody had it.
     Free,
-    /// A program had [kept](trusted::KEPT) a fault under it.
+    /// A program had [kept](trusted::HELD) a fault under it.
     Held,
 }
 
@@ -76,7 +77,9 @@ fn take(lock: &AtomicU32, wanted: &AtomicU32, look: Duration) -> Option<Taken> {
     let look = if is_known { Duration::ZERO } else { look };
     let mut until = None;
     let taken = loop {
-        let try_from = |from| lock.compare_exchange(from, 1, Ordering::Acquire, Ordering::Relaxed);
+        let try_from = |from| {
+            lock.compare_exchange(from, trusted::IN_USER, Ordering::Acquire, Ordering::Relaxed)
+        };
         match try_from(0) {
             Ok(_) => break Taken::Free,
             // Only the worker takes it from there.
@@ -115,8 +118,9 @@ mod tests {
         fn begins(&self) -> bool {
             let free = self.wanted.load(Ordering::Relaxed) == 0;
             let try_take = || {
+                let to = trusted::IN_KERNEL;
                 self.lock
-                    .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+                    .compare_exchange(0, to, Ordering::Acquire, Ordering::Relaxed)
             };
             free && try_take().is_ok()
         }

@@ -64,7 +64,9 @@ fn no_increment_is_lost_on_two_queues() {
                 sums.extend(both(&clients));
                 all += u64::from(EACH) * 2;
                 let ledger = settle(&node, "all", all + probes);
-                let met = ledger.notes.contains_key("queued_busy");
+                let note = |name| ledger.notes.get(name).copied().unwrap_or(0);
+                // Some of those that waited for the other ran in the kernel tier then.
+                let met = note("waited_busy") > note("queued_busy");
                 if met || place.tier == "user" || cpus() < 2 {
                     break ledger;
                 }

@@ -131,6 +131,9 @@ pub struct Machine {
     pub clock_step_ns: u64,
     /// The same of the next calls, before that.
     pub clock_steps_ns: VecDeque<u64>,
+    /// What other CPUs write into the trusted words: when by this clock, where and what. It is
+    /// seen when the program has looked at the clock.
+    pub written_ns: VecDeque<(u64, usize, u32)>,
     /// How long an instruction takes on that clock.
     pub insn_ns: u64,
     /// How often `may_goto` falls through in one program.
@@ -177,6 +180,7 @@ impl Machine {
             clock_ns: 1_000_000_000,
             clock_step_ns: 1_000,
             clock_steps_ns: VecDeque::new(),
+            written_ns: VecDeque::new(),
             insn_ns: 0,
             // `BPF_MAX_LOOPS`.
             may_goto_limit: 8 << 20,

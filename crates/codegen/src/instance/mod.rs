@@ -19,8 +19,9 @@
 //! * **No more than its share:** above [it](ashway_abi::share) a path's messages go to
 //!   the user tier, and are dropped before any work is done once
 //!   [some](trusted::LAZY_MESSAGES) wait there. Of the kernel tier only programs of paths that have a share have anything of it.
-//! * **Serial:** one activation of an instance at a time, by a try-lock that
-//!   only trusted code can reach. It is released on every way out.
+//! * **Serial:** one activation of an instance at a time, by a lock that
+//!   only trusted code can reach. It is released on every way out. Who finds it taken by another
+//!   CPU looks at it for [about as long as the handler runs](wait), and no longer.
 //! * **A verdict is an allegation:** the epilogue finds packet pointers afresh
 //!   and believes nothing the handler could have written.
 
@@ -34,6 +35,7 @@ mod log;
 mod reply;
 mod resize;
 pub(crate) mod share;
+mod wait;
 
 pub(crate) use enqueue::Origin;
 pub(crate) use reply::{EXIT_BYTES, EXIT_MARK, mark_for_exit, whole_checksum};
@@ -42,7 +44,6 @@ use ashway_abi::memory::Layout;
 use ashway_abi::share::Terms;
 use ashway_abi::{Cause, Count, QueueLayout, Verdict, context, context::flag, trusted};
 
-use crate::bug::{self, Bug};
 use crate::hook::{self, Action};
 use crate::normalise::Module;
 use crate::observe::{self, Note, Word};
@@ -186,6 +187,7 @@ fn kernel_with(
     let host = asm.label();
     let queue = asm.label();
     let drained = asm.label();
+    let [busy, locked] = [(); 2].map(|()| asm.label());
     let done = asm.label();
     let trap = asm.label();
     let looks = promote::Looks::new(&mut asm);
@@ -196,7 +198,9 @@ fn kernel_with(
         observe::turn(&mut asm);
     }
     asm.map(R7, MapRef::Trusted, Some(0));
-    turn(&mut asm, spec, handler, host, queue, drained);
+    turn(&mut asm, spec, handler, host, [queue, drained, busy]);
+    asm.bind(locked);
+    begin(&mut asm, spec, handler, queue);
     prepare(&mut asm, spec, handler, trap);
     let summary = promote::emit(
         &mut asm,
@@ -220,6 +224,8 @@ fn kernel_with(
     fault(&mut asm, spec, handler, [trap, alleged], finish, observe);
     finish_here(&mut asm, handler, finish, observe);
 
+    asm.bind(busy);
+    wait::emit(&mut asm, locked, queue);
     asm.bind(queue);
     let origin = Origin::Kernel {
         drained,
@@ -238,14 +244,13 @@ fn kernel_with(
 }
 
 /// Takes the lock if it is this message's turn; otherwise to `queue` with the
-/// note to count in `r8`, or to `drained`.
+/// note to count in `r8`, to `drained`, or to `busy` ([`wait::emit`]).
 fn turn(
     asm: &mut Assembler,
     spec: &Spec,
     handler: &Handler,
     host: Label,
-    queue: Label,
-    drained: Label,
+    [queue, drained, busy]: [Label; 3],
 ) {
     let mine = asm.label();
     enqueue::path_word(asm, &spec.queue, handler.path, host);
@@ -259,16 +264,13 @@ fn turn(
     unusual(asm, spec.queue.packet, queue);
     resize::take_room(asm, handler.module, queue);
     asm.mov_imm(R8, Count::QueuedBusy as i32);
-    // The lock is free and nobody wants it: one exchange asks both words.
-    let words = if bug::is(Bug::WantedIgnored) {
-        Size::W
-    } else {
-        Size::D
-    };
-    asm.mov_imm(R0, 0);
-    asm.mov_imm(R1, 1);
-    asm.atomic(Atomic::CompareExchange, words, R7, trusted::LOCK as i16, R1);
-    asm.jump_if_imm(op::JNE, R0, 0, queue);
+    wait::exchange(asm);
+    asm.jump_if_imm(op::JNE, R0, 0, busy);
+}
+
+/// Under the lock: goes on if the path keeps to its share, and notes that the message runs;
+/// otherwise to `queue` with the note to count in `r8`.
+fn begin(asm: &mut Assembler, spec: &Spec, handler: &Handler, queue: Label) {
     if handler.share.is_some() {
         let within = asm.label();
         share::ask(asm, share::AccountAt::OWN, within);

@@ -33,6 +33,8 @@ mod share;
 mod tcx;
 #[path = "../timed.rs"]
 mod timed;
+#[path = "../wait.rs"]
+mod wait;
 
 use ashway_codegen::bug::Bug;
 use ashway_codegen::pipe::Isa;
@@ -114,6 +116,10 @@ const fn guard(bug: Bug) -> &'static str {
             "forward::interpreter::a_flood_does_not_keep_a_path_in_the_user_tier"
         }
         B::WantedIgnored => "share::a_lock_that_the_worker_wants_is_left_alone",
+        B::WaitsNever => "wait::a_short_wait_ends_in_the_kernel_tier",
+        B::WaitsForEver => "wait::who_waits_in_vain_goes_to_the_user_tier",
+        B::WaitsForWorker => "wait::nobody_waits_for_the_worker",
+        B::WaitIsTimed => "wait::what_is_waited_is_nobodys_time",
         B::ShareNeverRefills | B::ShareNeverEmpties => {
             "share::goodput_does_not_fall_as_the_load_rises"
         }

@@ -192,10 +192,16 @@ pub const fn reason(count: Count) -> Reason {
             "`ashway path promote PATH` moves it to the kernel tier, or says why it cannot",
         ),
         Count::QueuedBusy => (
-            "went to the user tier because the handler was busy on another CPU",
+            "went to the user tier because the handler was busy on another CPU for longer than a \
+             message waits, or with the worker",
             "handler",
             "nothing to do: an instance runs one message at a time; more sections with the same \
              file are more instances",
+        ),
+        Count::WaitedBusy => (
+            "waited a short time because the handler was busy on another CPU",
+            "handler",
+            "nothing to do; what waited in vain is `queued_busy`",
         ),
         Count::QueuedOrder => (
             "went to the user tier because earlier messages of the path were there",

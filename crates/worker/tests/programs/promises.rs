@@ -206,6 +206,64 @@ fn each_seeded_bug_breaks_its_promise() {
     }
 }
 
+/// Another CPU has the instance again and again, each time for less than a message waits: one
+/// that waits runs in the kernel tier, and the lock is its own.
+#[test]
+fn a_message_waits_a_short_time_for_another_cpu() {
+    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::Ordering::{Acquire, Release};
+    use std::time::{Duration, Instant};
+    const HOLDS: Duration = Duration::from_nanos(500);
+    if ashway_rig::skip_unless_root() {
+        return;
+    }
+    for kind in kinds() {
+        let bench = bench(kind);
+        let _program = promote(&bench, kind, ECHO);
+        let lock = word(&bench, trusted::LOCK);
+        let frame = Frame::to_b(7777, b"wait").bytes();
+        // In vain: nobody frees it.
+        lock.store(trusted::IN_KERNEL, Relaxed);
+        assert_eq!(bench.run(&frame), DROP, "in the ring");
+        let counts = || [Count::WaitedBusy, Count::QueuedBusy].map(|which| bench.count(1, which));
+        assert_eq!((counts(), lock.load(Relaxed)), ([1, 1], trusted::IN_KERNEL));
+        lock.store(0, Relaxed);
+        word(&bench, trusted::PATHS).store(0, Relaxed);
+
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Relaxed) {
+                    let free = lock.compare_exchange(0, trusted::IN_KERNEL, Acquire, Relaxed);
+                    let until = Instant::now() + HOLDS;
+                    while Instant::now() < until {
+                        std::hint::spin_loop();
+                    }
+                    if free.is_ok() {
+                        lock.store(0, Release);
+                    }
+                }
+            });
+            let end = Instant::now() + Duration::from_mins(1);
+            loop {
+                bench.run(&frame);
+                // What crossed has left again.
+                word(&bench, trusted::PATHS).store(0, Relaxed);
+                flow_of(&bench, 7777).store(0, Relaxed);
+                let [waited, crossed] = counts();
+                if waited > crossed || Instant::now() > end {
+                    over.store(true, Relaxed);
+                    assert!(
+                        waited > crossed,
+                        "{kind:?}: {waited} waited, {crossed} in vain"
+                    );
+                    break;
+                }
+            }
+        });
+    }
+}
+
 /// Is stopped by every message.
 const STOPPED: &str = r#"(module
     (memory (export "memory") 2 2)

@@ -89,6 +89,10 @@ impl Machine {
                 let now = self.clock_ns + self.executed * self.insn_ns;
                 let step = self.clock_steps_ns.pop_front();
                 self.clock_ns += step.unwrap_or(self.clock_step_ns);
+                while let Some((_, at, word)) = self.written_ns.pop_front_if(|(ns, ..)| *ns <= now)
+                {
+                    self.space.trusted[at..at + 4].copy_from_slice(&word.to_le_bytes());
+                }
                 now
             }
             // One CPU, the first.

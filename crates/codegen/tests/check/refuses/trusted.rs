@@ -100,7 +100,7 @@ fn a_lock_that_is_kept_at_the_end() {
         let out = asm.label();
         asm.map(Reg::R7, MapRef::Trusted, Some(0));
         asm.mov_imm(Reg::R0, 0);
-        asm.mov_imm(Reg::R1, 1);
+        asm.mov_imm(Reg::R1, trusted::IN_KERNEL as i32);
         let lock = trusted::LOCK as i16;
         asm.atomic(Atomic::CompareExchange, Size::D, Reg::R7, lock, Reg::R1);
         asm.jump_if_imm(op::JNE, Reg::R0, 0, out);
@@ -153,7 +153,7 @@ fn words_of_one_of_several_paths() {
         }
         asm.alu_imm(op::ADD, Reg::R1, trusted::PATHS as i32);
         asm.mov_imm(Reg::R0, 0);
-        asm.mov_imm(Reg::R3, 1);
+        asm.mov_imm(Reg::R3, trusted::IN_KERNEL as i32);
         let lock = trusted::LOCK as i16;
         if locked {
             asm.atomic(Atomic::CompareExchange, Size::D, Reg::R7, lock, Reg::R3);
