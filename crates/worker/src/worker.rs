@@ -51,8 +51,8 @@ const SPIN: Duration = Duration::from_micros(20);
 /// How long to wait before a version is tried again that could not take over.
 const BUSY: Duration = Duration::from_micros(100);
 
-/// How often it is tried: what is in its way ends within its budget.
-const TRIES: u128 = 1 + Config::MAX_BUDGET.as_nanos() / BUSY.as_nanos();
+/// How often it is: what was in its way ends within its budget.
+const AGAIN: u128 = Config::MAX_BUDGET.as_nanos() / BUSY.as_nanos();
 
 /// Polls between two looks at the clock.
 const LOOKS: u32 = 16;
@@ -236,7 +236,7 @@ impl Worker {
         &mut self,
         next: &ActivateVersion,
     ) -> Result<Result<Duration, InstanceError>, WorkerGone> {
-        let mut tries = 1..TRIES;
+        let mut again = 0..AGAIN;
         loop {
             let version = Resource::Version(Box::new(next.clone()));
             let taken = match self.call_for_answer(version.into())? {
@@ -244,7 +244,7 @@ impl Worker {
                 other => unreachable!("{other:?} is no answer to this"),
             };
             match taken {
-                Err(InstanceError::Busy { .. }) if tries.next().is_some() => sleep(BUSY),
+                Err(InstanceError::Busy { .. }) if again.next().is_some() => sleep(BUSY),
                 taken => return Ok(taken),
             }
         }
