@@ -21,7 +21,7 @@ use super::authority::Authority;
 use super::binding::no_worker;
 use super::path_registry::{BoundPath, Feed, FramePath, NodePath};
 use super::promote::Promotion;
-use super::{Node, status};
+use super::{Node, relay, status};
 use crate::request::Refusal;
 use ashway_config::{self as config, Tier};
 use ashway_worker::counters::Row;
@@ -131,13 +131,12 @@ impl Node {
             }
             Feed::Frames(frames) => {
                 let mut counts = snapshot.as_ref().map_or_else(nothing_counted, counts);
-                self.add_dropped(frames, &mut counts);
-                let user = counts.received;
-                kernel = self.add_kernel(frames, &mut counts);
-                ran_in = kernel.as_ref().map(|_| RanIn {
-                    kernel: counts.received - user,
-                    user,
+                ran_in = self.row_of_relay(frames).map(|row| RanIn {
+                    kernel: relay::DONE.map(|fate| row.get(fate)).iter().sum(),
+                    user: counts.received - dropped_unrun(&counts),
                 });
+                self.add_dropped(frames, &mut counts);
+                kernel = self.add_kernel(frames, &mut counts);
                 let filter = ends.first().and_then(|end| end.filter.clone());
                 let share = snapshot
                     .as_ref()
@@ -264,6 +263,12 @@ impl Node {
             counts: Counts::of(|count| row.get(count), self.waiting_in_rings() + held),
         }
     }
+}
+
+/// Messages that the worker dropped before the path ran for them.
+fn dropped_unrun(counts: &Counts) -> u64 {
+    let unrun = [Count::DroppedQueueFull, Count::DroppedOverShare];
+    unrun.map(|fate| counts.get(fate)).iter().sum()
 }
 
 /// How a path that is bound to a handler stands with the kernel tier.

@@ -42,6 +42,10 @@ use ashway_worker::relays::{self, KEYS, MOST, Relays};
 use ashway_worker::shadow::Compared;
 use ashway_worker::worker::command::{Command, Resource};
 
+/// What becomes of messages that the program of relays was done with; other fates in a relay's
+/// row are of messages that were dropped before.
+pub(super) const DONE: [Count; 2] = [Count::Forwarded, Count::DroppedNoHeadroom];
+
 /// What all relays of a node share.
 #[derive(Debug)]
 pub(super) struct NodeRelays {
@@ -179,7 +183,7 @@ impl Node {
         }
         let out = self.ifaces.iter().map(NodeIface::way_out);
         let hops = Arc::new(hops);
-        let worker = Relays::new(Arc::clone(&hops), out.collect());
+        let worker = Relays::new(Arc::clone(&hops), self.plan.relay_row(0), out.collect());
         self.call_worker(Resource::Relays(worker))
             .map_err(|refusal| stays(refusal.message, ""))?;
         self.relays = Some(NodeRelays {
@@ -334,7 +338,9 @@ impl Node {
     pub(super) fn add_kernel(&self, path: &FramePath, counts: &mut Counts) -> Option<KernelPart> {
         let row = self.row_of_relay(path)?;
         // What went on to the user tier is counted by the path.
-        let received = row.get(Count::Received) - row.sum(Ledger::Note);
+        let received = row
+            .get(Count::Received)
+            .saturating_sub(row.sum(Ledger::Note));
         counts.received += received;
         counts.balanced &= received == row.sum(Ledger::Fate);
         let of = |ledger: Ledger| {

@@ -31,6 +31,8 @@ ashway_abi::seeded_bugs! {
     RunCountedOnce,
     /// What waits as a whole frame does not keep its path's number.
     FramesForgotten,
+    /// The other segments of a relay's frame are not counted where the first is.
+    SegmentsElsewhere,
     /// An instance is left alone though a message came just before.
     SleepsOnMessage,
     /// The worker takes the lock that an activation in the kernel tier has.

@@ -34,6 +34,7 @@ use ashway_path::stage::Direction;
 use ashway_path::time::Time;
 use ashway_wire::{Datagram, Headers, udp};
 
+use crate::bug::{self, Bug};
 use crate::counters::UserRows;
 use crate::in_user;
 use crate::instance::Instance;
@@ -411,8 +412,8 @@ impl Paths {
     }
 
     /// A frame that a program has counted as one message, under this key of `queue`, is so many:
-    /// the others are received now, and in the user tier. `path` is that of a handler, with the
-    /// bucket of the flow.
+    /// the others are received now, where that one was counted, and in the user tier. `path` is
+    /// that of a handler, with the bucket of the flow.
     pub(crate) fn come_apart(
         &self,
         path: Option<(PathId, u32)>,
@@ -422,8 +423,12 @@ impl Paths {
         rows: &UserRows,
     ) {
         let others = messages - 1;
-        let row = path.and_then(|(path, _)| self.engine.data(path));
-        let row = row.map_or(self.around.row, |seat| seat.row);
+        let row = match path {
+            Some((path, _)) => self.engine.data(path).map(|seat| seat.row),
+            None if bug::is(Bug::SegmentsElsewhere) => None,
+            None => self.around.relays.as_ref().and_then(|it| it.row(key)),
+        };
+        let row = row.unwrap_or(self.around.row);
         rows.add_many(row, Count::Received, others as u64);
         // Before the first of them leaves.
         let flow = path.and_then(|(_, bucket)| queue.flow_word(bucket));

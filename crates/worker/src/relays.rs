@@ -20,6 +20,8 @@ use ashway_path::places::PathId;
 use ashway_path::stage::Direction;
 use serde::{Deserialize, Serialize};
 
+use crate::rows::CounterRow;
+
 /// Most relays that have a number, and with it a place in the kernel tier.
 pub const MOST: usize = 256;
 
@@ -68,6 +70,8 @@ pub struct Out {
 #[derive(Debug)]
 pub struct Relays {
     hops: Arc<SharedArray>,
+    /// Where programs count the relay with number 0; the others follow.
+    first_row: CounterRow,
     /// By interface.
     out: Vec<Out>,
     by_path: HashMap<PathId, Relay>,
@@ -87,9 +91,10 @@ struct Relay {
 impl Relays {
     /// None yet, on interfaces that are reached like this.
     #[must_use]
-    pub fn new(hops: Arc<SharedArray>, out: Vec<Out>) -> Self {
+    pub fn new(hops: Arc<SharedArray>, first_row: CounterRow, out: Vec<Out>) -> Self {
         Self {
             hops,
+            first_row,
             out,
             by_path: HashMap::new(),
             routes: vec![None; MOST],
@@ -100,6 +105,12 @@ impl Relays {
     /// [written anew](crate::worker::command::Command::RefreshRelays).
     pub(crate) fn set_way_out(&mut self, iface: usize, out: Out) {
         self.out[iface] = out;
+    }
+
+    /// Where programs count the messages of a key; `None` if it is no relay's.
+    pub(crate) fn row(&self, key: usize) -> Option<CounterRow> {
+        let (number, _) = of_key(key)?;
+        Some(CounterRow(self.first_row.0 + number as u32))
     }
 
     /// The path that the messages of a key are for, and their direction; `None` if the key

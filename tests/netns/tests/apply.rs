@@ -271,7 +271,7 @@ fn a_plan_changes_nothing_and_a_swap_keeps_the_state() {
         let planned = run(&mut node.command(["plan", node.config().to_str().unwrap()]));
         assert!(planned.status.success(), "{}", text(&planned));
         let expected = "1 change planned, 1 unchanged\n  swap   handler ledger: `file`; the next \
-                        version takes over its state\n";
+                        version takes over the state that it declares\n";
         assert_eq!(text(&planned), expected);
         let versions = |node: &Node| {
             let status = node.status().unwrap();

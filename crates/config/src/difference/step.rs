@@ -111,7 +111,7 @@ impl fmt::Display for Step {
             (What::Handler, Act::Create) => "loaded; its memory begins",
             (What::Handler, Act::Remove) => "unloaded; its memory ends",
             (What::Handler, Act::Change) => "loaded anew, its memory begins anew",
-            (What::Handler, Act::Swap) => "the next version takes over its state",
+            (What::Handler, Act::Swap) => "the next version takes over the state that it declares",
             (What::Module, Act::Change) => "made anew, what it knows begins anew",
             (What::Path, Act::Change) => {
                 "removed and created: in between its messages are the host's"

@@ -204,9 +204,10 @@ pub const fn reason(count: Count) -> Reason {
             "nothing to do; what waited in vain is `queued_busy`",
         ),
         Count::QueuedOrder => (
-            "went to the user tier because earlier messages of the path were there",
-            "tier",
-            "nothing to do: messages of a path do not overtake each other",
+            "went to the user tier because earlier messages of its flow, or of its path, were there",
+            "order",
+            "nothing to do if they are to keep their order; `order = \"none\"` of a handler that \
+             needs none lets them overtake each other",
         ),
         Count::QueuedRoom => (
             "went to the user tier because its frame has less room behind it than its handler may \

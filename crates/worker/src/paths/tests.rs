@@ -45,7 +45,8 @@ fn paths() -> Paths {
     let (_, orders) = channel();
     let mut paths = Paths::new(Vec::new(), CounterRow(0), orders, Arc::default());
     let bytes = relays::KEYS * hop::BYTES;
-    paths.set_relays(Relays::new(Arc::new(played::words(bytes)), Vec::new()));
+    let hops = Arc::new(played::words(bytes));
+    paths.set_relays(Relays::new(hops, CounterRow(1), Vec::new()));
     paths
 }
 
@@ -93,6 +94,30 @@ fn the_number_of_a_relay_leads_nowhere_when_that_has_gone() {
     paths.remove(id, &UserRows::new(1));
     assert_eq!(paths.route(key), None);
     assert_eq!(paths.route(0), None, "it is that of all without a number");
+}
+
+/// A frame of four segments is received four times, where its program has counted the first:
+/// so a relay's row says how many came.
+fn segments_are_counted_where_the_first_is() -> bool {
+    let (paths, queue) = (paths(), played::frame_queue());
+    let rows = UserRows::new(9);
+    let received = |row| rows.row(CounterRow(row)).get(Count::Received);
+    let relay = relays::key(7, Direction::Backward);
+    paths.come_apart(None, &queue, relay, 4, &rows);
+    let in_user = queue.in_user(relay);
+    let relays_row = received(8) == 3 && received(0) == 0 && in_user == 3;
+    // Of a path without a number where all those are counted.
+    paths.come_apart(None, &queue, 0, 4, &rows);
+    relays_row && received(0) == 3
+}
+
+#[test]
+fn segments_of_a_relay_are_counted_in_its_row() {
+    assert!(segments_are_counted_where_the_first_is());
+    assert!(!bug::with(
+        Bug::SegmentsElsewhere,
+        segments_are_counted_where_the_first_is
+    ));
 }
 
 #[test]

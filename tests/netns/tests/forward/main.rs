@@ -156,6 +156,40 @@ fn the_relay_follows_its_neighbour() {
     }
 }
 
+/// A sender's batch is as many messages of the relay as it was made of, and each ran in the tier
+/// that sent it on.
+#[test]
+fn a_senders_batch_is_many_messages_of_the_relay() {
+    if skip_unless_root() {
+        return;
+    }
+    let three = Three::new("fwd-batch");
+    let node = three.node("tcx", "kernel");
+    let server = three.server(6000);
+    let client = three.rig.client_a(5000).unwrap();
+    for number in 0..10 {
+        ask_and_answer(&client, &server, number);
+    }
+    client.segment(100).unwrap();
+    for _ in 0..20 {
+        client.send(&[7; 1000]).unwrap();
+    }
+    let mut heard = [0; 2048];
+    for _ in 0..200 {
+        assert_eq!(server.recv(&mut heard).unwrap(), 100);
+    }
+    closed(&node);
+    let shown = relay(&node);
+    assert_eq!(shown["received"], 220, "{shown:#}");
+    assert_eq!(shown["fates"]["forwarded"], 220, "{shown:#}");
+    assert_eq!(shown["balanced"], true, "{shown:#}");
+    // The first of those that came one by one may cross, as its sender was not known yet.
+    let [kernel, user] = ["kernel", "user"].map(|tier| number(&shown["ran_in"][tier]));
+    assert_eq!(kernel + user, 220, "{shown:#}");
+    assert!((10..=20).contains(&kernel), "{shown:#}");
+    node.stop().unwrap();
+}
+
 /// What must be true of a relay in either tier.
 fn there_and_back(mode: &str, tier: &str, gro: bool) {
     if skip_unless_root() {

@@ -111,6 +111,9 @@ fn above(node: &Node, client: &UdpClient, three: &Three, tier: &str) -> Value {
     println!("{tier}: {heard} heard, {forwarded} forwarded, {lost} dropped: {shown}");
     assert!(heard > 0);
     assert_eq!(number(&shown["received"]), forwarded + lost, "{shown:#}");
+    // What was dropped before ran in no tier.
+    let [kernel, user] = ["kernel", "user"].map(|tier| number(&shown["ran_in"][tier]));
+    assert_eq!(kernel + user, forwarded, "{shown:#}");
     assert_eq!(shown["balanced"], true, "{shown:#}");
     until("it is eager again", || {
         (relay(node)["mode"] == "eager").then_some(())
