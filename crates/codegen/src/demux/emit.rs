@@ -361,7 +361,7 @@ impl Emitter<'_, '_> {
             | FieldPlace::Packet { known: true, .. }
             | FieldPlace::Context(_, None) => {}
             FieldPlace::Packet { at, bytes, .. } => {
-                parts::need(asm, i32::from(at) + bytes as i32, no)
+                parts::need(asm, i32::from(at) + bytes as i32, no);
             }
             FieldPlace::Context(_, Some((at, bit))) => {
                 asm.load(Size::B, R1, R9, at);
