@@ -205,7 +205,7 @@ pub const fn reason(count: Count) -> Reason {
         ),
         Count::QueuedOrder => (
             "went to the user tier because earlier messages of its flow, or of its path, were there",
-            "order",
+            "tier",
             "nothing to do if they are to keep their order; `order = \"none\"` of a handler that \
              needs none lets them overtake each other",
         ),
