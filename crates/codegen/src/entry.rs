@@ -11,7 +11,7 @@
 //! Protocol halves: IPv4 (RFC 791), IPv6 (RFC 8200), UDP (RFC 768); plain ones
 //! with every header at its usual place, and [one](general) for the rest, behind
 //! VLAN tags, options and extension headers. `ashway_wire::Datagram` is the same
-//! decision in Rust, for tiers without a kernel tier; a test holds the two together.
+//! decision in Rust, for rungs without a kernel tier; a test holds the two together.
 
 mod general;
 

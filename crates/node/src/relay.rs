@@ -338,6 +338,7 @@ impl Node {
     pub(super) fn add_kernel(&self, path: &FramePath, counts: &mut Counts) -> Option<KernelPart> {
         let row = self.row_of_relay(path)?;
         // What went on to the user tier is counted by the path.
+        // A note may be there before its message: the row is read while it is written.
         let received = row
             .get(Count::Received)
             .saturating_sub(row.sum(Ledger::Note));

@@ -51,7 +51,7 @@ const SPIN: Duration = Duration::from_micros(20);
 /// How long to wait before a version is tried again that could not take over.
 const BUSY: Duration = Duration::from_micros(100);
 
-/// How often it is: what was in its way ends within its budget.
+/// How often it is tried again: what is in its way ends within its budget.
 const AGAIN: u128 = Config::MAX_BUDGET.as_nanos() / BUSY.as_nanos();
 
 /// Polls between two looks at the clock.
