@@ -10,7 +10,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Prints the reasons, how often each, and then the sums.
+/// Prints what failed and where, the reasons of what stood aside, how often each,
+/// and then the sums.
 pub(crate) fn print(log: &Path, skips: &Path) -> Result<()> {
     let log = fs::read_to_string(log).with_context(|| format!("cannot read {}", log.display()))?;
     // Nobody made it where nobody stood aside.
@@ -21,11 +22,26 @@ pub(crate) fn print(log: &Path, skips: &Path) -> Result<()> {
 
 /// The runners' closing lines in `log` added up, less what `skips` says.
 fn tally(log: &str, skips: &str) -> String {
+    let mut said = String::new();
     let (mut passed, mut failed, mut ignored) = (0, 0, 0);
-    for line in log.lines() {
+    let (mut running, mut in_failure) = ("", false);
+    let mut lines = log.lines();
+    while let Some(line) = lines.next() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let number = |at: usize| words.get(at).and_then(|word| word.parse::<usize>().ok());
-        if line.starts_with("test result:") {
+        if let ["Running" | "Doc-tests", ref names @ ..] = words[..] {
+            // `Running unittests src/lib.rs (…)`: the last word has the crate's name.
+            running = names.last().unwrap_or(&"");
+        } else if let Some(test) = line.strip_suffix(" stdout ----") {
+            // Only what failed has its output printed, up to the list of their names.
+            let test = test.trim_start_matches("---- ");
+            let _ = writeln!(said, "FAILED {running} {test}");
+            in_failure = true;
+        } else if in_failure && line.contains(" panicked at ") {
+            let _ = writeln!(said, "    {line} {}", lines.next().unwrap_or_default());
+        } else if line == "failures:" {
+            in_failure = false;
+        } else if line.starts_with("test result:") {
             passed += number(3).unwrap_or(0);
             failed += number(5).unwrap_or(0);
             ignored += number(7).unwrap_or(0);
@@ -47,7 +63,6 @@ fn tally(log: &str, skips: &str) -> String {
         let tests: &mut BTreeSet<&str> = reasons.entry(format!("{how}{why}")).or_default();
         tests.insert(test);
     }
-    let mut said = String::new();
     for (why, tests) in reasons {
         // Writing to a string cannot fail.
         let _ = writeln!(said, "skipped {:>4} {why}", tests.len());
@@ -80,6 +95,34 @@ test result: FAILED. 7 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; 
             tally(LOG, ""),
             "ignored    2 (started by other tests, or by `-- --ignored`)\n\
              15 passed, 1 failed, 0 skipped\n"
+        );
+    }
+
+    #[test]
+    fn what_failed_is_named_with_its_panic() {
+        let log = "\
+     Running unittests src/lib.rs (target/release/deps/one-0123)
+failures:
+
+---- a::b stdout ----
+# its words
+thread 'a::b' (7) panicked at src/a.rs:3:9:
+left is not right
+
+---- a::c stdout ----
+Error: no words
+
+failures:
+    a::b
+thread 'other' panicked at src/b.rs:3:9:
+test result: FAILED. 7 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.3s
+";
+        assert_eq!(
+            tally(log, ""),
+            "FAILED (target/release/deps/one-0123) a::b\n    \
+             thread 'a::b' (7) panicked at src/a.rs:3:9: left is not right\n\
+             FAILED (target/release/deps/one-0123) a::c\n\
+             7 passed, 2 failed, 0 skipped\n"
         );
     }
 
