@@ -23,6 +23,8 @@ pub(crate) fn run() -> Result<()> {
         "warnings",
     ])?;
     cargo(&["test", "--workspace", "--lib", "--bins", "--release"])?;
+    // Examples in the documentation, which nothing above compiles.
+    cargo(&["test", "--workspace", "--doc", "--release"])?;
     // Nothing else is built with this feature.
     cargo(&[
         "test",

@@ -109,14 +109,14 @@ impl UserPipeError {
 ///
 /// ```
 /// use ashway_codegen::normalise::{Limits, Profile, normalise_as};
-/// use ashway_codegen::pipe::{Wanted, user_pipe};
+/// use ashway_codegen::pipe::{PipeRequest, user_pipe};
 /// let wasm = wat::parse_str(
 ///     "(module (func (export \"total\") (param i32 i32) (result i32 i32)
 ///        local.get 0  local.get 1  local.get 0  i32.add))",
 /// )
 /// .unwrap();
 /// let module = normalise_as(&wasm, &Limits::default(), Profile::Library).unwrap();
-/// let total = user_pipe(&module, "total", Wanted::default()).unwrap();
+/// let total = user_pipe(&module, "total", PipeRequest::default()).unwrap();
 /// assert!(total.commutative() && total.no_mod());
 /// ```
 pub fn user_pipe(
