@@ -40,7 +40,6 @@ use ashway_worker::plan::{InstancePlan, NoRoom, PathPlan};
 use ashway_worker::queue_plan::IfaceFacts;
 use ashway_worker::run_instance::RunInstance;
 use ashway_worker::target::{DemuxChange, Target};
-use ashway_worker::worker::WorkerGone;
 use ashway_worker::worker::command::{Call, Command, Resource};
 
 /// A handler that is being made.
@@ -101,7 +100,7 @@ impl Node {
         } = loading;
         let begin = operation.begun();
         let added = made
-            .map_err(|error| refusal(&RunError::Instance(error)))
+            .map_err(|error| RunError::Instance(error).refusal())
             .and_then(|mut made| {
                 made.instance.owner = owner;
                 self.add_instance((handler, placement), plan, made, begin)
@@ -422,7 +421,7 @@ impl Node {
         let ends = &self.handlers[&plan.handler].shared.bindings;
         let config = &self.paths.bound(path).config;
         let paths = dispatch::handler_paths(&self.graph, config, plan, ends)
-            .map_err(|error| refusal(&error.into()))?;
+            .map_err(|error| RunError::from(error).refusal())?;
         if let Some(end) = self.end(path) {
             end.moved(self.paths.bound(path).tier == Tier::Kernel);
         }
@@ -467,14 +466,12 @@ impl Node {
     ///
     /// [`Worker::order`]: ashway_worker::worker::Worker::order
     pub(super) fn post_to_worker(&mut self, order: Order) -> Result<(), Refusal> {
-        let ordered = self.worker.post(order);
-        ordered.map_err(|gone| no_worker(&gone))
+        Ok(self.worker.post(order)?)
     }
 
     /// Has the worker do something, and waits for it.
     pub(super) fn call_worker(&mut self, call: impl Into<Call>) -> Result<(), Refusal> {
-        let told = self.worker.call(call);
-        told.map_err(|gone| no_worker(&gone))
+        Ok(self.worker.call(call)?)
     }
 
     /// Keeps what the tables have, and nothing else, from the host's stack, where
@@ -612,14 +609,6 @@ impl Node {
     }
 }
 
-pub(super) fn no_worker(gone: &WorkerGone) -> Refusal {
-    Refusal::failed(
-        gone.to_string(),
-        "start the node afresh; if no handler has a long budget and the machine is not \
-         overloaded, please report it",
-    )
-}
-
 /// Why a module of no file cannot be where it was to stand: without a place in one.
 fn misplaced(error: &RunError) -> Refusal {
     let mistakes = match error {
@@ -631,20 +620,6 @@ fn misplaced(error: &RunError) -> Refusal {
             first.message.clone(),
             first.hint.clone().unwrap_or_default(),
         ),
-        None => refusal(error),
+        None => error.refusal(),
     }
-}
-
-pub(super) fn refusal(error: &RunError) -> Refusal {
-    let (message, causes, hint) = error.report();
-    // The exit codes of the command.
-    let code = match error.exit_code() {
-        2 => Code::Usage,
-        3 => Code::HandlerRefused,
-        4 => Code::PrivilegeMissing,
-        6 => Code::NotSupported,
-        _ => Code::Failed,
-    };
-    let message: Vec<_> = std::iter::once(message).chain(causes).collect();
-    Refusal::new(code, message.join(": "), hint.unwrap_or_default())
 }

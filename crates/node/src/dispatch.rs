@@ -312,8 +312,7 @@ impl Node {
     /// one that is being made. Refused, it has changed nothing.
     pub(super) fn exchange(&mut self, iface: usize) -> Result<(), Refusal> {
         let loaded = self.load_entry(iface);
-        let Some((program, demux)) = loaded.map_err(|error| super::binding::refusal(&error))?
-        else {
+        let Some((program, demux)) = loaded.map_err(|error| error.refusal())? else {
             return Ok(());
         };
         let Some(xdp) = &mut self.ifaces[iface].xdp else {

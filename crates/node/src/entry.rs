@@ -20,7 +20,7 @@ use ashway_kernel::{Map, Program};
 
 use super::dispatch::Entry;
 use super::operations::{Job, Operation, Report, Step};
-use super::{Node, NodeIface, RunError, XdpSide, binding, say};
+use super::{Node, NodeIface, RunError, XdpSide, say};
 use crate::request::Refusal;
 use ashway_worker::programs::{DemuxMaps, Followed, NodeMaps};
 use ashway_worker::target::Target;
@@ -187,7 +187,7 @@ impl Node {
         };
         let (program, mut demux) = match made {
             Ok(made) => made,
-            Err(error) => return self.entry_kept(iface, &binding::refusal(&error)),
+            Err(error) => return self.entry_kept(iface, &error.refusal()),
         };
         let mut again = false;
         for changes in &since {

@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 
+use ashway_api::{Code, Refusal};
 use ashway_codegen::normalise::NormaliseError;
 use ashway_kernel::{AttachError, LoadError};
 use ashway_ring::BindError;
@@ -193,6 +194,20 @@ impl RunError {
             causes.push(because.clone());
         }
         (self.to_string(), causes, self.hint())
+    }
+
+    /// The same, for a request.
+    pub(crate) fn refusal(&self) -> Refusal {
+        let (message, causes, hint) = self.report();
+        let code = match self.exit_code() {
+            2 => Code::Usage,
+            3 => Code::HandlerRefused,
+            4 => Code::PrivilegeMissing,
+            6 => Code::NotSupported,
+            _ => Code::Failed,
+        };
+        let message: Vec<_> = std::iter::once(message).chain(causes).collect();
+        Refusal::new(code, message.join(": "), hint.unwrap_or_default())
     }
 
     /// What can be shown of the text at fault, line by line

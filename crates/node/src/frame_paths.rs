@@ -17,7 +17,6 @@ use ashway_path::path::Path;
 use ashway_path::places::PathId;
 use ashway_path::stage::{Direction, Stage};
 
-use super::binding::refusal;
 use super::dispatch::{self, FRAMES_SLOT};
 use super::neighbours::NextMac;
 use super::path_registry::{Attachment, FramePath, NodePath};
@@ -273,7 +272,7 @@ impl Node {
         };
         if self.frame_queue.is_none() {
             let facts: Vec<_> = self.ifaces.iter().map(|iface| iface.facts).collect();
-            let failed = |error| refusal(&RunError::Instance(error));
+            let failed = |error| RunError::Instance(error).refusal();
             let queue = Queue::of_frames(&facts, dispatch::packet(self.arena)).map_err(failed)?;
             let user_program = queue.load_user(maps).map_err(failed)?;
             for iface in &self.ifaces {

@@ -18,7 +18,6 @@ use ashway_path::places::PathId;
 use ashway_path::stage::Direction;
 
 use super::authority::Authority;
-use super::binding::no_worker;
 use super::path_registry::{BoundPath, Feed, FramePath, NodePath};
 use super::promote::Promotion;
 use super::{Node, relay, status};
@@ -40,8 +39,7 @@ impl Node {
     pub(super) fn show(&mut self, name: &str, authority: &Authority) -> Result<Path, Refusal> {
         let id = self.path_for(authority, name)?;
         let runs = self.runs_of(id);
-        let snapshots = self.worker.snapshots(&runs);
-        let snapshots = snapshots.map_err(|gone| no_worker(&gone))?;
+        let snapshots = self.worker.snapshots(&runs)?;
         Ok(self.describe(id, &snapshots))
     }
 

@@ -12,7 +12,7 @@ use ashway_worker::worker::command::{Command, Resource};
 
 use super::relay::NodeRelays;
 use super::take::{Ready, exit_link, iface_facts, tx_errors};
-use super::{Node, NodeIface, RunError, State, binding, build, say};
+use super::{Node, NodeIface, RunError, State, build, say};
 use crate::rung::Rung;
 
 impl NodeIface {
@@ -61,7 +61,7 @@ impl Node {
                 true
             }
             Err(error) => {
-                let because = binding::refusal(&error).message;
+                let because = error.refusal().message;
                 let iface = &mut self.ifaces[number];
                 if iface.not_taken.as_ref() != Some(&because) {
                     say(&format!("interface `{name}` is not taken again: {because}"));

@@ -23,7 +23,6 @@ use ashway_api::request::Swap;
 use ashway_handler::{Engine, Param};
 use rustix::thread::{MembarrierCommand, membarrier};
 
-use super::binding::{no_worker, refusal};
 use super::operations::{Job, Operation, Report, Step};
 use super::promote::Promotion;
 use super::{Node, RunError};
@@ -211,7 +210,7 @@ impl Node {
     ) {
         let begin = operation.begun();
         let answer = candidate
-            .map_err(|error| refusal(&RunError::Instance(error)))
+            .map_err(|error| RunError::Instance(error).refusal())
             .and_then(|candidate| self.replace(instance, candidate, engine, begin));
         operation.end(answer);
     }
@@ -301,12 +300,11 @@ impl Node {
         };
         // Without an answer it is unknown which version the memory is: the paths stay with
         // the worker.
-        let taken = self.worker.activate_version(&next);
-        let hold = match taken.map_err(|gone| no_worker(&gone))? {
+        let hold = match self.worker.activate_version(&next)? {
             Ok(hold) => hold,
             Err(error) => {
                 self.lead_to_kernel(&kernel);
-                return Err(refusal(&RunError::Instance(error)));
+                return Err(RunError::Instance(error).refusal());
             }
         };
         if back {

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::Node;
-use super::binding::refusal;
 use super::world::{self, Changed};
 use crate::request::Refusal;
 use ashway_api::answer::Unloaded;
@@ -84,7 +83,7 @@ impl Node {
         let (links, served) = (&self.links, &self.served);
         let none = Changed::default();
         let graph = world::graph_behind(&self.graph, &config, links, &kept, served, &none)
-            .map_err(|error| refusal(&error))?;
+            .map_err(|error| error.refusal())?;
         self.drop_instances(ids)?;
         self.config = config;
         self.graph = graph;

@@ -102,6 +102,16 @@ type Asked = (Call, SyncSender<Answer>);
 #[error("the worker does not answer")]
 pub struct WorkerGone;
 
+impl From<WorkerGone> for ashway_api::Refusal {
+    fn from(gone: WorkerGone) -> Self {
+        Self::failed(
+            gone.to_string(),
+            "start the node afresh; if no handler has a long budget and the machine is not \
+             overloaded, please report it",
+        )
+    }
+}
+
 /// What the worker's end of [`Worker::ask`] holds.
 #[derive(Debug)]
 struct CommandQueue {

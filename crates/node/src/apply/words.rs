@@ -6,7 +6,7 @@ use std::path::Path as FsPath;
 use ashway_api::answer::{Plan, PlanStep};
 
 use super::super::serve::plural;
-use super::super::{RunError, binding, say};
+use super::super::{RunError, say};
 use super::trial::Tried;
 use crate::request::{Code, Refusal};
 use ashway_config::diagnostics::Diagnostics;
@@ -123,6 +123,6 @@ pub(super) fn refused(file: &FsPath, mut mistakes: Vec<Mistake>) -> Refusal {
 
 /// A refusal of an instance, at the line of its handler.
 pub(super) fn of_handler(line: usize, error: InstanceError) -> Mistake {
-    let refusal = binding::refusal(&RunError::Instance(error));
+    let refusal = RunError::Instance(error).refusal();
     Mistake::new(line, refusal.message, refusal.hint)
 }
