@@ -9,7 +9,7 @@ use ashway_api::answer::{Demux, DemuxOfInterface, Shape, ShapeEntry};
 use ashway_demux::{ShapeId, Table, print};
 use ashway_wire::Headers;
 
-use super::{Node, NodeIface, status};
+use super::{Node, NodeIface};
 use crate::request::{Refusal, unknown};
 use crate::why::Looked;
 use ashway_worker::target::Target;
@@ -116,7 +116,7 @@ impl Node {
             Some(hits.get(&(id, key.into())).copied().unwrap_or(0))
         };
         let lead = |target| self.target_name(target);
-        let unmatched = status::row(self, self.plan.ifaces[iface].unmatched_row);
+        let unmatched = self.row(self.plan.ifaces[iface].unmatched_row);
         Ok(DemuxOfInterface {
             unmatched: Some(unmatched.get(Count::Passed)),
             ..describe(name, table, of, lead, SHOWN)

@@ -16,7 +16,7 @@ use ashway_api::answer::{Bypass, Enabled, FaultLimit as Limit};
 use ashway_path::places::PathId;
 
 use super::path_registry::Feed;
-use super::{Node, say, status};
+use super::{Node, say};
 use crate::request::Refusal;
 use ashway_config::units;
 use ashway_config::{FaultLimit, OnFault, Tier};
@@ -83,7 +83,7 @@ impl Node {
 
     fn look_at_path(&mut self, path: PathId, end: &Arc<HandlerBinding>, now: Instant) {
         let number = self.plan.paths[&path].row;
-        let kernel = status::kernel_row(self, number).stops();
+        let kernel = self.kernel_row(number).stops();
         let all = kernel + self.rows.row(number).stops();
         let seen = std::mem::replace(
             &mut self.paths.bound_mut(path).stops_seen,

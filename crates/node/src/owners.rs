@@ -17,13 +17,14 @@ use std::time::{Duration, Instant};
 use ashway_path::places::PathId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::Node;
 use super::looks::Deaths;
-use super::{Node, say};
 use crate::bug::{self, Bug};
 use crate::control::Caller;
 use crate::request::{self, Refusal};
 use ashway_worker::peer::Peer;
 use ashway_worker::plan::HandlerId;
+use ashway_worker::say::{plural, say};
 
 /// When what could not be taken away is tried again: each time twice as long after the
 /// last, from the first to the second of these.
@@ -206,8 +207,8 @@ impl Node {
         }
         let what = format!(
             "{} and {}",
-            super::serve::plural(handlers.len(), "handler"),
-            super::serve::plural(paths.len(), "path"),
+            plural(handlers.len(), "handler"),
+            plural(paths.len(), "path"),
         );
         self.take(&paths.into_iter().collect::<Vec<_>>())?;
         if !handlers.is_empty() {

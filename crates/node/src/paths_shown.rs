@@ -20,7 +20,7 @@ use ashway_path::stage::Direction;
 use super::authority::Authority;
 use super::path_registry::{BoundPath, Feed, FramePath, NodePath};
 use super::promote::Promotion;
-use super::{Node, relay, status};
+use super::{Node, relay};
 use crate::request::Refusal;
 use ashway_config::{self as config, Tier};
 use ashway_worker::counters::Row;
@@ -182,7 +182,7 @@ impl Node {
     /// How long the kernel tier took for a path's messages.
     fn kernel_ns(&self, id: PathId, path: &NodePath) -> u64 {
         let row = match &path.feed {
-            Feed::Handler(_) => Some(status::row(self, self.plan.paths[&id].row)),
+            Feed::Handler(_) => Some(self.row(self.plan.paths[&id].row)),
             Feed::Frames(frames) => self.row_of_relay(frames),
         };
         row.as_ref().map_or(0, Row::kernel_ns)
@@ -192,7 +192,7 @@ impl Node {
     fn counts_of_bound(&self, id: PathId) -> Counts {
         let plan = &self.plan.paths[&id];
         let instance = &self.handlers[&plan.handler].shared;
-        let row = status::row(self, plan.row);
+        let row = self.row(plan.row);
         Counts::of(|count| row.get(count), instance.in_user(plan.local).into())
     }
 
@@ -200,7 +200,7 @@ impl Node {
     pub(super) fn ran_in(&self, id: PathId) -> RanIn {
         let row = self.plan.paths[&id].row;
         RanIn {
-            kernel: status::kernel_row(self, row).ran(),
+            kernel: self.kernel_row(row).ran(),
             user: self.rows.row(row).ran(),
         }
     }
@@ -250,7 +250,7 @@ impl Node {
     /// How many there are, and what became of all their messages; `ring`: of those that
     /// were lost on the way to the worker, and not by a relay of the kernel tier.
     pub(super) fn sum_of_module_paths(&self) -> AllModulePaths {
-        let mut row = status::row(self, self.plan.module_row);
+        let mut row = self.row(self.plan.module_row);
         let lost = [Count::DroppedRingFull, Count::DroppedTooLong];
         let ring = lost.map(|count| (count.name().into(), row.get(count)));
         row.add(&self.rows_of_relays());

@@ -33,7 +33,7 @@ use rustix::thread::{MembarrierCommand, membarrier};
 
 use super::dispatch::RELAY_SLOT;
 use super::path_registry::{Attachment, FramePath};
-use super::{Node, NodeIface, status};
+use super::{Node, NodeIface};
 use crate::request::{Code, Refusal};
 use ashway_config::{NotBound, Tier};
 use ashway_worker::counters::Row;
@@ -122,7 +122,7 @@ impl Node {
         frame_queue.forget_share(relays::account_key(number));
         relays.numbers.insert(id, number);
         relays.used = relays.used.max(number + 1);
-        let row = status::row(self, self.plan.relay_row(number));
+        let row = self.row(self.plan.relay_row(number));
         self.relays.as_mut().expect("made above").base[number] = row;
         if self.call_worker(Command::AddRelay(id, number)).is_err() {
             self.release(&[id]);
@@ -297,7 +297,7 @@ impl Node {
     pub(super) fn rows_of_relays(&self) -> Row {
         let mut sum = Row::empty();
         for number in 0..self.relays.as_ref().map_or(0, |relays| relays.used) {
-            sum.add(&status::row(self, self.plan.relay_row(number)));
+            sum.add(&self.row(self.plan.relay_row(number)));
         }
         sum
     }
@@ -329,7 +329,7 @@ impl Node {
     pub(super) fn row_of_relay(&self, path: &FramePath) -> Option<Row> {
         let place = path.place.as_ref()?;
         let base = self.relays.as_ref().map(|relays| relays.base[place.number]);
-        let row = status::row(self, self.plan.relay_row(place.number));
+        let row = self.row(self.plan.relay_row(place.number));
         Some(row.since(&base.unwrap_or_else(Row::empty)))
     }
 

@@ -1,7 +1,8 @@
-//! Rows of counters for paths that are bound while the node runs ([`ashway_worker::rows`]).
+//! Rows of counters: how the node reads them, and those of paths that are bound while it
+//! runs ([`ashway_worker::rows`]).
 //!
-//! They are taken back only when there is no other left, all that can be: to know that
-//! nothing is underway costs a grace period.
+//! A row that a path had is taken back only when there is no other left, with all that can
+//! be: to know that nothing is underway costs a grace period.
 
 use std::sync::{Arc, Weak};
 
@@ -10,6 +11,7 @@ use rustix::thread::{MembarrierCommand, membarrier};
 
 use super::Node;
 use crate::request::Refusal;
+use ashway_worker::counters::Row;
 use ashway_worker::instance::Instance;
 use ashway_worker::plan::PathPlan;
 use ashway_worker::rows::CounterRow;
@@ -37,6 +39,27 @@ impl Former {
 }
 
 impl Node {
+    /// A row of counters, of both tiers together.
+    pub(super) fn row(&self, of: CounterRow) -> Row {
+        let mut row = self.rows.row(of);
+        self.add_kernel_row(of, &mut row);
+        row
+    }
+
+    /// A row of counters, of the kernel tier alone.
+    pub(super) fn kernel_row(&self, of: CounterRow) -> Row {
+        let mut row = Row::empty();
+        self.add_kernel_row(of, &mut row);
+        row
+    }
+
+    fn add_kernel_row(&self, of: CounterRow, row: &mut Row) {
+        if let Some(maps) = &self.maps {
+            // The map is ours and the row exists: this does not fail.
+            let _ = row.add_kernel(&maps.counters, of);
+        }
+    }
+
     /// The row for the next path. It is still to be taken.
     ///
     /// # Errors

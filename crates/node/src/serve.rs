@@ -16,11 +16,12 @@ use serde_json::Value;
 use super::authority::Authority;
 use super::looks::{Look, Looks};
 use super::operations::{Job, Report, Step};
-use super::{Node, RunError, RunOptions, say, status};
+use super::{Node, RunError, RunOptions, status};
 use crate::control::{Answer, Caller, Control};
 use crate::request::{self, Refusal, Request};
 use ashway_config::Tier;
 use ashway_worker::log::Line;
+use ashway_worker::say::{plural, say};
 
 /// Where signals are told.
 #[derive(Debug)]
@@ -180,14 +181,6 @@ pub(super) fn say_ready(node: &Node, socket: &FsPath) {
         plural(node.ifaces.len(), "interface"),
         socket.display()
     ));
-}
-
-pub(super) fn plural(count: usize, what: &str) -> String {
-    if count == 1 {
-        format!("1 {what}")
-    } else {
-        format!("{count} {what}s")
-    }
 }
 
 /// Answers now, or has the caller answered when the compile thread is done.

@@ -16,11 +16,9 @@ use super::path_registry::BoundPath;
 use super::promote::Promotion;
 use super::{Node, State, paths_shown};
 use ashway_config::Tier;
-use ashway_worker::counters::Row;
 use ashway_worker::instance::{Instance, Promoted};
 use ashway_worker::plan::HandlerId;
 use ashway_worker::queue::Queue;
-use ashway_worker::rows::CounterRow;
 
 /// The node, with what it has.
 pub(super) fn describe(node: &mut Node) -> Status {
@@ -45,31 +43,10 @@ pub(super) fn describe(node: &mut Node) -> Status {
     }
 }
 
-/// A row of counters, of both tiers together.
-pub(super) fn row(node: &Node, of: CounterRow) -> Row {
-    let mut row = node.rows.row(of);
-    add_kernel(node, of, &mut row);
-    row
-}
-
-/// A row of counters, of the kernel tier alone.
-pub(super) fn kernel_row(node: &Node, of: CounterRow) -> Row {
-    let mut row = Row::empty();
-    add_kernel(node, of, &mut row);
-    row
-}
-
-fn add_kernel(node: &Node, of: CounterRow, row: &mut Row) {
-    if let Some(maps) = &node.maps {
-        // The map is ours and the row exists: this does not fail.
-        let _ = row.add_kernel(&maps.counters, of);
-    }
-}
-
 fn interface(node: &Node, number: usize) -> Interface {
     let iface = &node.ifaces[number];
     let name = &node.config.ifaces[number].name;
-    let unmatched = row(node, node.plan.ifaces[number].unmatched_row);
+    let unmatched = node.row(node.plan.ifaces[number].unmatched_row);
     let reply = match &iface.xdp {
         None => "packet",
         Some(xdp) => match xdp.reply {

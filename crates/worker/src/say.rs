@@ -25,3 +25,13 @@ pub fn say(line: &str) {
         writeln!(std::io::stdout(), "{line}")
     };
 }
+
+/// So many of these, as a line or a refusal has it.
+#[must_use]
+pub fn plural(count: usize, what: &str) -> String {
+    if count == 1 {
+        format!("1 {what}")
+    } else {
+        format!("{count} {what}s")
+    }
+}

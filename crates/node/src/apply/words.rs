@@ -5,13 +5,13 @@ use std::path::Path as FsPath;
 
 use ashway_api::answer::{Plan, PlanStep};
 
-use super::super::serve::plural;
-use super::super::{RunError, say};
+use super::super::RunError;
 use super::trial::Tried;
 use crate::request::{Code, Refusal};
 use ashway_config::diagnostics::Diagnostics;
 use ashway_config::{Act, Mistake, Step};
 use ashway_worker::instance::InstanceError;
+use ashway_worker::say::{plural, say};
 
 /// Most things made by hand that a plan names.
 const NAMED: usize = 100;
