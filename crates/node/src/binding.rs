@@ -25,8 +25,8 @@ use rustix::thread::{MembarrierCommand, membarrier};
 
 use super::authority::Authority;
 use super::dispatch;
+use super::node_path::BoundPath;
 use super::operations::{Job, Operation, Report, Step};
-use super::path_registry::BoundPath;
 use super::world::{self, Changed};
 use super::{Node, Owner, RunError};
 use crate::control::Caller;

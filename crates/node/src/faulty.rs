@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use ashway_api::answer::{Bypass, Enabled, FaultLimit as Limit};
 use ashway_path::places::PathId;
 
-use super::path_registry::Feed;
+use super::node_path::{Feed, Stops};
 use super::{Node, say};
 use crate::request::Refusal;
 use ashway_config::units;
@@ -24,15 +24,6 @@ use ashway_worker::bindings::HandlerBinding;
 
 /// Most bypasses that are told one by one, of those that last at a time.
 const TOLD: usize = 100;
-
-/// How often a path's handler was stopped.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Stops {
-    /// In either tier.
-    all: u64,
-    /// In the kernel tier.
-    kernel: u64,
-}
 
 impl Node {
     /// What the worker has of a path that ends in a handler.

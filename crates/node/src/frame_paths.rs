@@ -19,7 +19,7 @@ use ashway_path::stage::{Direction, Stage};
 
 use super::dispatch::{self, FRAMES_SLOT};
 use super::neighbours::NextMac;
-use super::path_registry::{Attachment, FramePath, NodePath};
+use super::node_path::{Attachment, FramePath, NodePath};
 use super::paths::{PathRequest, taken};
 use super::{Node, Owner, RunError};
 use crate::request::Refusal;

@@ -23,8 +23,8 @@ use ashway_memory::{SharedArray, clock};
 
 use super::Node;
 use super::dispatch::{FRAMES_SLOT, RELAY_SLOT};
+use super::node_path::Promotion;
 use super::operations::{Job, Operation, Report, Step};
-use super::promote::Promotion;
 use super::relay::NodeRelays;
 use crate::control::{Answer, Caller};
 use crate::request::{self, Refusal};

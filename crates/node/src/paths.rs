@@ -19,7 +19,7 @@ use indexmap::IndexMap;
 
 use super::authority::Authority;
 use super::frame_paths::MadePath;
-use super::path_registry::Feed;
+use super::node_path::Feed;
 use super::paths_shown::{promotion, promotion_of_frames};
 use super::{Node, Owner, RunError, say};
 use crate::control::Caller;

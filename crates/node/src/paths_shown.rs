@@ -18,8 +18,7 @@ use ashway_path::places::PathId;
 use ashway_path::stage::Direction;
 
 use super::authority::Authority;
-use super::path_registry::{BoundPath, Feed, FramePath, NodePath};
-use super::promote::Promotion;
+use super::node_path::{BoundPath, Feed, FramePath, NodePath, Promotion};
 use super::{Node, relay};
 use crate::request::Refusal;
 use ashway_config::{self as config, Tier};

@@ -9,8 +9,8 @@ use ashway_api::request::Promote;
 use ashway_path::places::PathId;
 
 use super::Node;
+use super::node_path::{NodePath, Promotion};
 use super::operations::{Job, Operation, Report, Step};
-use super::path_registry::NodePath;
 use crate::control::Caller;
 use crate::request::Refusal;
 use ashway_config::{PathConfig, Tier};
@@ -33,17 +33,6 @@ pub(super) struct Promoting {
     pub(super) path: Asked,
     /// So many messages are compared first.
     pub(super) messages: usize,
-}
-
-/// What became of promoting a path.
-#[derive(Debug)]
-pub(super) enum Promotion {
-    /// Nobody asked.
-    NotAsked,
-    /// Ready to run in the kernel tier, or running there.
-    Done(Promoted),
-    /// Not possible; the handler stays in the user tier.
-    Refused(NotPromoted),
 }
 
 impl Node {

@@ -32,7 +32,7 @@ use ashway_path::stage::Direction;
 use rustix::thread::{MembarrierCommand, membarrier};
 
 use super::dispatch::RELAY_SLOT;
-use super::path_registry::{Attachment, FramePath};
+use super::node_path::{Attachment, FramePath, RelaySlot};
 use super::{Node, NodeIface};
 use crate::request::{Code, Refusal};
 use ashway_config::{NotBound, Tier};
@@ -74,15 +74,6 @@ impl NodeRelays {
     pub(super) fn numbers(&self) -> impl Iterator<Item = (PathId, usize)> {
         self.numbers.iter().map(|(id, number)| (*id, *number))
     }
-}
-
-/// A path's place in the kernel tier.
-#[derive(Debug)]
-pub(super) struct RelaySlot {
-    number: usize,
-    tier: Tier,
-    /// Time the last change took, in ns.
-    pub(super) switch_ns: u64,
 }
 
 fn stays(because: impl Into<Cow<'static, str>>, hint: &'static str) -> NotPromotable {
@@ -359,12 +350,5 @@ impl Node {
             received: row.get(Count::Received),
             notes: Tally(notes.collect()),
         })
-    }
-}
-
-impl FramePath {
-    /// The tier that the path runs in.
-    pub(super) fn tier(&self) -> Tier {
-        self.place.as_ref().map_or(Tier::User, |place| place.tier)
     }
 }

@@ -8,8 +8,9 @@ use std::time::Instant;
 use ashway_path::places::PathId;
 
 use super::Node;
+use super::node_path::Promotion;
 use super::operations::{Job, Operation, Step};
-use super::promote::{Promoting, Promotion, swapped};
+use super::promote::{Promoting, swapped};
 use ashway_config::Tier;
 use ashway_worker::handle::HandlerHandle;
 use ashway_worker::instance::{NotPromoted, Promoted};

@@ -12,8 +12,7 @@ use ashway_api::answer::{
 use ashway_codegen::entry::Reply;
 use ashway_handler::Param;
 
-use super::path_registry::BoundPath;
-use super::promote::Promotion;
+use super::node_path::{BoundPath, Promotion};
 use super::{Node, State, paths_shown};
 use ashway_config::Tier;
 use ashway_worker::instance::{Instance, Promoted};

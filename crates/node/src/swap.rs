@@ -23,8 +23,8 @@ use ashway_api::request::Swap;
 use ashway_handler::{Engine, Param};
 use rustix::thread::{MembarrierCommand, membarrier};
 
+use super::node_path::Promotion;
 use super::operations::{Job, Operation, Report, Step};
-use super::promote::Promotion;
 use super::{Node, RunError};
 use crate::control::Caller;
 use crate::request::{self, Code, Refusal};

@@ -8,7 +8,7 @@ use ashway_modules::{Message, fragment};
 use ashway_path::attrs::Attrs;
 use ashway_path::create::{Created, NotCreated, Phase};
 
-use super::super::path_registry::FramePath;
+use super::super::node_path::FramePath;
 use super::super::world::{self, Changed};
 use super::super::{Node, RunError};
 use super::words::said;
