@@ -540,15 +540,6 @@ impl Node {
         demux::parse(text).ok()
     }
 
-    fn clear_slots(&self, slots: &[(usize, usize)]) {
-        for &(iface, slot) in slots {
-            if let Some(xdp) = &self.ifaces[iface].xdp {
-                // Nobody goes there: what stays is only not freed.
-                let _ = xdp.slots.clear_slot(slot as u32);
-            }
-        }
-    }
-
     fn function(&self, path: &PathConfig) -> Result<Function, Refusal> {
         let (_, handler) = self.find_handler(&path.handler)?;
         let version = handler.shared.version();

@@ -24,7 +24,7 @@ use super::operations::{Operations, Report};
 use super::path_registry::PathRegistry;
 use super::take::{Ready, iface_facts, tx_errors};
 use super::world::{self, Link, NodeServices};
-use super::{Node, NodeIface, Owners, RunError, State, XdpSide, dispatch, say};
+use super::{Node, NodeIface, Owners, RunError, State, XdpSide, dispatch, program_array, say};
 use crate::compile::CompileThread;
 use crate::rung::{Choice, Means, Rung, choose, cost};
 use ashway_config::{Config, NodeGraph, Tier};
@@ -394,14 +394,7 @@ fn take_with_xdp(
     } = common;
     let ready = Ready::of(common.maps, found, rung)?;
     let numbers = &plan.ifaces[number];
-    let slots = Map::create(&MapSpec::prog_array(
-        "ashway_slots",
-        dispatch::RELAY_SLOT + 1,
-    ))
-    .map_err(|source| RunError::System {
-        doing: "create a program array",
-        source,
-    })?;
+    let slots = program_array::create()?;
     for &path in &numbers.paths {
         let handler = &common.handlers[&plan.paths[&path].handler];
         let slot = plan.slot(path, number).expect("a path of this interface");

@@ -11,12 +11,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use super::path_registry::PathRegistry;
+use super::program_array::{FRAMES_SLOT, RELAY_SLOT};
 use super::relay::NodeRelays;
 use super::{Node, RunError};
 use crate::request::Refusal;
 use ashway_abi::Leaf;
 use ashway_abi::context::flag;
-use ashway_abi::leaf::MAX_SLOTS;
 use ashway_codegen::demux::compiled;
 use ashway_codegen::entry::{self, Packet, Reply};
 use ashway_config::{NodeGraph, PathConfig};
@@ -36,11 +36,6 @@ use ashway_worker::queue_plan::QueuePlan;
 use ashway_worker::relays;
 use ashway_worker::run_instance::HandlerPath;
 use ashway_worker::target::{DemuxChange, Target};
-
-/// The place in every program array of the program that takes whole frames.
-pub(super) const FRAMES_SLOT: u32 = MAX_SLOTS as u32;
-/// The place of the program of relays.
-pub(super) const RELAY_SLOT: u32 = FRAMES_SLOT + 1;
 
 /// How the programs of a node read packets that may use arenas, or not.
 pub(super) const fn packet(arena: bool) -> Packet {

@@ -17,10 +17,11 @@ use ashway_path::path::Path;
 use ashway_path::places::PathId;
 use ashway_path::stage::{Direction, Stage};
 
-use super::dispatch::{self, FRAMES_SLOT};
+use super::dispatch;
 use super::neighbours::NextMac;
 use super::node_path::{Attachment, FramePath, NodePath};
 use super::paths::{PathRequest, taken};
+use super::program_array::FRAMES_SLOT;
 use super::{Node, Owner, RunError};
 use crate::request::Refusal;
 use ashway_config::{Asked, PathConfig, Tier};

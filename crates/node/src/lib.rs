@@ -30,6 +30,7 @@ mod owners;
 mod path_registry;
 mod paths;
 mod paths_shown;
+mod program_array;
 mod promote;
 mod relay;
 mod relay_shadow;
@@ -86,7 +87,7 @@ use entry::NextProgram;
 use frame_paths::FrameQueue;
 use looks::Deaths;
 use neighbours::Neighbours;
-use node_path::{Feed, Promotion};
+use node_path::Feed;
 use operations::Operations;
 use owners::{Owner, Owners};
 use path_registry::PathRegistry;
@@ -342,32 +343,6 @@ impl Node {
         }
         self.paths.bound_mut(path).switch_ns = begin.elapsed().as_nanos() as u64;
         Ok(())
-    }
-
-    /// Puts the program of this tier into a path's slots; false if there is none.
-    fn put(&self, path: PathId, tier: Tier) -> Result<bool, NotPromoted> {
-        let plan = &self.plan.paths[&path];
-        let own = match (&self.paths.bound(path).promotion, tier) {
-            (Promotion::Done(promoted), Tier::Kernel) => &promoted.program,
-            _ => match &self.handlers[&plan.handler].user_program {
-                Some(program) => program,
-                None => return Ok(false),
-            },
-        };
-        let program = self.observed_program(path, tier).unwrap_or(own);
-        for &(iface, slot) in &plan.slots {
-            if let Some(xdp) = &self.ifaces[iface].xdp {
-                xdp.slots
-                    .set_slot(slot as u32, program.fd())
-                    .map_err(|error| {
-                        NotPromoted::new(
-                            format!("the program array did not take the program: {error}"),
-                            "this is a bug of Ashway; please report it",
-                        )
-                    })?;
-            }
-        }
-        Ok(true)
     }
 
     /// Notices interfaces that are down, have been deleted or renamed, were taken from the node by

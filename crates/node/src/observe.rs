@@ -22,9 +22,9 @@ use ashway_kernel::{Program, shared};
 use ashway_memory::{SharedArray, clock};
 
 use super::Node;
-use super::dispatch::{FRAMES_SLOT, RELAY_SLOT};
 use super::node_path::Promotion;
 use super::operations::{Job, Operation, Report, Step};
+use super::program_array::{FRAMES_SLOT, RELAY_SLOT};
 use super::relay::NodeRelays;
 use crate::control::{Answer, Caller};
 use crate::request::{self, Refusal};

@@ -31,8 +31,8 @@ use ashway_path::places::PathId;
 use ashway_path::stage::Direction;
 use rustix::thread::{MembarrierCommand, membarrier};
 
-use super::dispatch::RELAY_SLOT;
 use super::node_path::{Attachment, FramePath, RelaySlot};
+use super::program_array::RELAY_SLOT;
 use super::{Node, NodeIface};
 use crate::request::{Code, Refusal};
 use ashway_config::{NotBound, Tier};
