@@ -10,12 +10,13 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use ashway_demux::Filter;
+use ashway_modules::Message;
 use ashway_path::attrs::Attrs;
+use ashway_path::path::Path;
 use ashway_path::places::PathId;
 
 use super::Node;
-use super::frame_paths::MadePath;
-use super::paths::taken;
 use crate::request::{self, Refusal};
 use ashway_config::{GRANT_BYTES, attr};
 
@@ -96,30 +97,35 @@ impl Node {
             return Err(Refusal::failed(message, "remove one with `rm NAME`"));
         }
         match self.known_to(authority, name) {
-            Some(_) => Err(taken(name)),
+            Some(_) => Err(request::taken(name)),
             None => Ok(()),
         }
     }
 
-    /// Whether this path may be put into its place.
+    /// Whether a path may be put into its place that takes what `filters` match.
     ///
     /// # Errors
     ///
     /// Which module of it is another's; which message is not of the domain of whoever asks, or
     /// of a handler's that the path leads through.
-    pub(super) fn may_put(&self, authority: &Authority, made: &MadePath) -> Result<(), Refusal> {
+    pub(super) fn may_put<'f>(
+        &self,
+        authority: &Authority,
+        path: &Path<Message>,
+        filters: &(impl Iterator<Item = &'f Filter> + Clone),
+    ) -> Result<(), Refusal> {
         if authority.domain().is_some() {
-            for stage in made.path.stages() {
+            for stage in path.stages() {
                 self.may_use(authority, stage.name())?;
             }
         }
-        let handlers = made.path.stages();
+        let handlers = path.stages();
         let handlers = handlers.filter_map(|stage| self.graph.handler_of(stage.name()));
         let handlers = handlers.filter_map(|handler| self.config.handler(handler));
         let domains = handlers.filter_map(|handler| handler.domain.as_deref());
         let asking = authority.domain().map(|domain| &**domain);
         for domain in domains.chain(asking) {
-            for (_, filter) in &made.ends {
+            for filter in filters.clone() {
                 self.config
                     .owns(domain, filter)
                     .map_err(|(message, hint)| Refusal::usage(message, hint))?;

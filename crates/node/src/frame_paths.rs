@@ -4,48 +4,28 @@
 //! array, and one program; so a path of a known shape is an object in the worker's
 //! hands and a map entry for each of its ends.
 
-use std::ptr;
 use std::sync::Arc;
 
 use ashway_abi::trusted::MAX_RINGS;
-use ashway_demux::{self as demux, Filter, FilterError, Replica};
+use ashway_demux::{self as demux, Filter, Replica};
 use ashway_kernel::Program;
-use ashway_modules::relay::NotPromotable;
-use ashway_modules::{Message, datagram, eth, fragment, tap};
-use ashway_path::create::Log;
+use ashway_modules::{Message, datagram};
 use ashway_path::path::Path;
 use ashway_path::places::PathId;
-use ashway_path::stage::{Direction, Stage};
+use ashway_path::stage::Direction;
 
 use super::dispatch;
+use super::made_path::MadePath;
 use super::neighbours::NextMac;
 use super::node_path::{Attachment, FramePath, NodePath};
-use super::paths::{PathRequest, taken};
 use super::program_array::FRAMES_SLOT;
-use super::{Node, Owner, RunError};
-use crate::request::Refusal;
-use ashway_config::{Asked, PathConfig, Tier};
-use ashway_worker::activation::ROW;
+use super::{Node, RunError};
+use crate::request::{self, Refusal};
+use ashway_config::Tier;
 use ashway_worker::order::{ModulePath, Order};
-use ashway_worker::plan::HandlerId;
 use ashway_worker::queue::Queue;
 use ashway_worker::target::{DemuxChange, Target};
 use ashway_worker::worker::command::Resource;
-
-/// A path that is made and not there yet.
-pub(super) struct MadePath {
-    from: String,
-    pub(super) path: Box<Path<Message>>,
-    pub(super) ends: Vec<(Attachment, Filter)>,
-    domain: Option<String>,
-    pub(super) owner: Option<Owner>,
-    runs: Box<[HandlerId]>,
-    pub(super) log: Log,
-    tier: Tier,
-    fits: Result<(), NotPromotable>,
-    /// What it is if it is to be bound to a handler.
-    pub(super) bound: Option<Box<PathConfig>>,
-}
 
 /// The queue that whole frames come by, and the program that puts them there.
 #[derive(Debug)]
@@ -156,106 +136,6 @@ impl Node {
         self.follow(demux_changes)
     }
 
-    /// Makes a path, of which nobody knows yet.
-    pub(super) fn make(&self, wanted: PathRequest) -> Result<MadePath, Refusal> {
-        let PathRequest {
-            name,
-            from,
-            mut attrs,
-            domain,
-            filter: also,
-            tier,
-            owner,
-            logs,
-        } = wanted;
-        self.name_is_free(&name)?;
-        let bound = self.graph.bound(&Asked {
-            name: &name,
-            from: &from,
-            attrs: &attrs,
-            filter: also.as_ref(),
-            tier,
-            domain: domain.as_deref(),
-            line: 0,
-        });
-        attrs.set(ROW, u64::from(self.plan.module_row.0));
-        attrs.set(tap::PATH, name.as_str());
-        let created = if logs {
-            self.graph.create_at(&name, &from, attrs)
-        } else {
-            self.graph.create_unlogged(&name, &from, attrs)
-        };
-        let mut created = created.map_err(|failed| {
-            let message = format!("{}: {}", failed.what(), failed.because);
-            Refusal::usage(message, failed.hint)
-        })?;
-        // What only modules had to know.
-        for own in [ROW, tap::PATH] {
-            created.path.attrs_mut().remove(own);
-        }
-        let entrances = self.graph.entrances(&created, also.as_ref());
-        let begins = created.path.stages().next();
-        let first = begins.is_some_and(eth::is_link);
-        let joins = begins
-            .and_then(Stage::kind)
-            .is_some_and(|kind| ptr::eq(kind, &raw const fragment::KIND));
-        let mut ends = Vec::with_capacity(entrances.len());
-        for (at, entrance) in entrances.iter().enumerate() {
-            let iface = &entrance.iface;
-            let direction = if first && at == 0 {
-                Direction::Forward
-            } else {
-                Direction::Backward
-            };
-            let Some(number) = self
-                .config
-                .ifaces
-                .iter()
-                .position(|known| known.name == *iface)
-            else {
-                continue;
-            };
-            let refused = |error: FilterError| {
-                let text = entrance.text().unwrap_or_default();
-                let because = error.message;
-                let message = format!("path `{name}` asks for `{text}` on `{iface}`: {because}");
-                Refusal::usage(message, error.hint)
-            };
-            let (filter, catches) = match entrance.filter().map_err(refused)? {
-                Some(filter) => (filter, false),
-                None if joins => (dispatch::fragments(), true),
-                // Refused: it would ask for nothing, and take all that comes.
-                None => (demux::parse("").map_err(refused)?, false),
-            };
-            ends.push((Attachment::new(number, direction, catches), filter));
-        }
-        let stages = created.path.stages();
-        let runs = stages.filter_map(|stage| self.runs(stage.name())).collect();
-        let fits = match &bound {
-            // It has a place of its own there, or a reason.
-            Ok(_) => Ok(()),
-            Err(why) => self.fits(&created.path, *why, &ends),
-        };
-        Ok(MadePath {
-            runs,
-            fits,
-            from,
-            path: Box::new(created.path),
-            ends,
-            domain,
-            owner,
-            log: created.log,
-            tier,
-            bound: bound.ok().map(Box::new),
-        })
-    }
-
-    /// The instance that a module runs, if it runs one.
-    fn runs(&self, module: &str) -> Option<HandlerId> {
-        let (id, _) = self.handler(self.graph.handler_of(module)?)?;
-        Some(id)
-    }
-
     /// What demux has of a filter on an interface: nothing of fragments, if a path
     /// there takes them all.
     pub(super) fn filter_at(&self, iface: usize, filter: Filter) -> Filter {
@@ -329,7 +209,7 @@ impl Node {
         let name = path.shared_name();
         let id = self.paths.insert_frames(name, from, domain, shown, is_idle);
         // Another of the same request may have the name by now.
-        let id = id.ok_or_else(|| taken(path.name()))?;
+        let id = id.ok_or_else(|| request::taken(path.name()))?;
         for (end, filter) in ends {
             let led = self.add_end(
                 path.name(),

@@ -22,6 +22,7 @@ mod faulty;
 mod frame_paths;
 mod ifaces;
 mod looks;
+mod made_path;
 mod neighbours;
 mod node_path;
 mod observe;

@@ -11,60 +11,20 @@ use std::time::Instant;
 
 use ashway_api::answer::{Created, CreatedPath, Removed};
 use ashway_api::request::{Create, NewPath};
-use ashway_demux::{self as demux, Filter};
+use ashway_demux as demux;
 use ashway_path::attrs::{Attrs, Value as Attr};
 use ashway_path::create::Log;
 use ashway_path::places::PathId;
 use indexmap::IndexMap;
 
 use super::authority::Authority;
-use super::frame_paths::MadePath;
+use super::made_path::{MadePath, PathRequest};
 use super::node_path::Feed;
 use super::paths_shown::{promotion, promotion_of_frames};
-use super::{Node, Owner, RunError, say};
+use super::{Node, RunError, say};
 use crate::control::Caller;
 use crate::request::{self, Refusal, Scalar};
 use ashway_config::{LongPath, PathConfig, Tier, is_name};
-
-/// A path that somebody asks for.
-pub(super) struct PathRequest {
-    pub(super) name: String,
-    pub(super) from: String,
-    pub(super) attrs: Attrs,
-    /// Whose it is to be.
-    pub(super) domain: Option<String>,
-    /// What must be true of a message besides, where the path begins.
-    pub(super) filter: Option<Filter>,
-    pub(super) tier: Tier,
-    /// The process it is to belong to, if not to the node.
-    pub(super) owner: Option<Owner>,
-    /// Whether every step of its creation is to be told.
-    pub(super) logs: bool,
-}
-
-impl PathRequest {
-    /// What a path of the configuration is to be.
-    pub(super) fn of(path: &LongPath) -> Self {
-        Self {
-            name: path.name.clone(),
-            from: path.from.clone(),
-            attrs: path.attrs.clone(),
-            domain: path.domain.clone(),
-            filter: path.filter.clone(),
-            tier: path.tier,
-            owner: None,
-            logs: false,
-        }
-    }
-}
-
-/// Says that a name is taken.
-pub(super) fn taken(name: &str) -> Refusal {
-    Refusal::failed(
-        format!("there is a path `{name}` already"),
-        "give this one another name",
-    )
-}
 
 impl Node {
     /// Creates the paths of the configuration's long form.
@@ -188,7 +148,7 @@ impl Node {
     /// Refuses a name that a path has.
     pub(super) fn name_is_free(&self, name: &str) -> Result<(), Refusal> {
         match self.paths.find(name) {
-            Some(_) => Err(taken(name)),
+            Some(_) => Err(request::taken(name)),
             None => Ok(()),
         }
     }
@@ -209,7 +169,8 @@ impl Node {
             self.may_use(authority, &wanted.from)?;
             wanted.name = authority.name_of_all(&wanted.name).into_owned();
             let mut made = self.make(wanted)?;
-            self.may_put(authority, &made)?;
+            let filters = made.ends.iter().map(|(_, filter)| filter);
+            self.may_put(authority, &made.path, &filters)?;
             if let (Some(bound), Some(_)) = (&mut made.bound, authority.domain()) {
                 // A datagram is no reason to load a program.
                 bound.tier = Tier::User;

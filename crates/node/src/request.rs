@@ -137,6 +137,14 @@ pub(crate) fn check_free(name: &str, config: &Config) -> Result<(), Refusal> {
     ))
 }
 
+/// Says that another path has this name.
+pub(crate) fn taken(name: &str) -> Refusal {
+    Refusal::failed(
+        format!("there is a path `{name}` already"),
+        "give this one another name",
+    )
+}
+
 /// Reads `bind`: a path beside those of `config`.
 ///
 /// # Errors

@@ -6,7 +6,7 @@ use ashway_path::attrs::Attrs;
 
 use super::Node;
 use super::authority::Authority;
-use super::paths::PathRequest;
+use super::made_path::PathRequest;
 use crate::request::{self, Refusal};
 use crate::shells::Asked;
 use crate::show;
