@@ -22,7 +22,7 @@ use ashway_handler::Engine;
 use ashway_path::places::PathId;
 
 use super::authority::Authority;
-use super::operations::{Job, Operation, Report, Step};
+use super::operation::{Operation, Report};
 use super::swap::Candidate;
 use super::{Node, say};
 use crate::control::Caller;
@@ -31,7 +31,7 @@ use ashway_config::{Act, Config, Difference, Facts, LongPath, PathConfig, Tier, 
 use ashway_worker::instance::{Instance, NotPromoted, Promoted};
 use ashway_worker::plan::{HandlerId, Plan};
 use ashway_worker::version::Version;
-use order::{Compiled, Next};
+use order::{Compiled, Next, ReadJob};
 use trial::Tried;
 use words::{describe, half_done};
 
@@ -43,6 +43,11 @@ pub(super) mod words;
 /// How long a path may wait until the messages of one that is gone have left its place
 /// in the handler.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A configuration that is to be applied, while it is read.
+pub(super) struct Reading {
+    only_plan: bool,
+}
 
 /// A configuration that is to be applied, while what comes with it is compiled.
 pub(super) struct Applying {
@@ -74,15 +79,15 @@ impl Node {
         let verb = if only_plan { "plan" } else { "apply" };
         let about = file.display().to_string();
         let operation = self.operations.next(verb, about, report);
-        self.submit(operation, Step::Read { only_plan }, Job::Read(file));
+        self.submit(operation, Reading { only_plan }, ReadJob(file));
     }
 
     /// Goes on when the file is read: has compiled what comes.
     pub(super) fn prepare(
         &mut self,
         operation: Operation,
+        Reading { only_plan }: Reading,
         next: Result<Next, Refusal>,
-        only_plan: bool,
         engine: &Engine,
     ) {
         let next = match next {
@@ -90,18 +95,13 @@ impl Node {
             Err(refusal) => return operation.end(refusal),
         };
         let asked = self.difference_to(&next);
-        let job = Job::Apply {
-            order: self.order_of(&next.config, &asked),
-            engine: engine.clone(),
-            maps: self.maps.clone(),
-            arena: self.arena,
-        };
+        let order = self.order_of(&next.config, &asked, engine);
         let applying = Applying {
             next,
             asked,
             only_plan,
         };
-        self.submit(operation, Step::Apply(Box::new(applying)), job);
+        self.submit(operation, Box::new(applying), order);
     }
 
     /// Goes on when it is compiled.

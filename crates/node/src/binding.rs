@@ -26,17 +26,19 @@ use rustix::thread::{MembarrierCommand, membarrier};
 use super::authority::Authority;
 use super::dispatch;
 use super::node_path::BoundPath;
-use super::operations::{Job, Operation, Report, Step};
+use super::operation::{Operation, Report};
 use super::world::{self, Changed};
 use super::{Node, Owner, RunError};
+use crate::compile::Job;
 use crate::control::Caller;
 use crate::request::{self, Code, Refusal};
 use ashway_config::{HandlerConfig, PathConfig, Placement, Tier, suggest};
 use ashway_worker::drop_rule;
 use ashway_worker::handle::HandlerHandle;
-use ashway_worker::instance::{InstanceError, NewInstance, NotPromoted, Promoted};
+use ashway_worker::instance::{Instance, InstanceError, NewInstance, NotPromoted, Promoted};
 use ashway_worker::order::Order;
 use ashway_worker::plan::{InstancePlan, NoRoom, PathPlan};
+use ashway_worker::programs::NodeMaps;
 use ashway_worker::queue_plan::IfaceFacts;
 use ashway_worker::run_instance::RunInstance;
 use ashway_worker::target::{DemuxChange, Target};
@@ -47,6 +49,30 @@ pub(super) struct Loading {
     handler: HandlerConfig,
     placement: Option<Placement>,
     plan: InstancePlan,
+    owner: Option<Owner>,
+}
+
+/// An instance that is to be made.
+pub(super) struct LoadJob {
+    handler: HandlerConfig,
+    plan: InstancePlan,
+    engine: Engine,
+    maps: Option<Arc<NodeMaps>>,
+    arena: bool,
+}
+
+impl Job for LoadJob {
+    type Outcome = Result<NewInstance, InstanceError>;
+
+    fn run(self) -> Self::Outcome {
+        let (queue, maps) = (&self.plan.queue, self.maps.as_deref());
+        Instance::create(&self.handler, &[], queue, &self.engine, maps, self.arena)
+    }
+}
+
+/// A path that is to be made, while its program is compiled.
+pub(super) struct PendingBind {
+    request: Box<Bind>,
     owner: Option<Owner>,
 }
 
@@ -73,7 +99,7 @@ impl Node {
             plan: InstancePlan::unbound(&facts),
             owner,
         };
-        let job = Job::Load {
+        let job = LoadJob {
             handler: loading.handler.clone(),
             plan: loading.plan.clone(),
             engine: engine.clone(),
@@ -82,7 +108,7 @@ impl Node {
         };
         let name = loading.handler.name.clone();
         let operation = self.operations.next("load", name, Report::Caller(caller));
-        self.submit(operation, Step::Load(Box::new(loading)), job);
+        self.submit(operation, Box::new(loading), job);
     }
 
     /// Goes on when it is made.
@@ -176,7 +202,8 @@ impl Node {
                 Ok(job) => {
                     let report = Report::Caller(caller);
                     let operation = self.operations.next("bind", path.name, report);
-                    return self.submit(operation, Step::Bind(Box::new(request), owner), job);
+                    let request = Box::new(request);
+                    return self.submit(operation, PendingBind { request, owner }, job);
                 }
                 Err(refused) => Some(Err(refused)),
             },
@@ -184,8 +211,19 @@ impl Node {
         caller.answer(self.add_path(&request, compiled, owner, begin));
     }
 
+    /// Goes on when its program is compiled.
+    pub(super) fn bind_compiled(
+        &mut self,
+        operation: Operation,
+        PendingBind { request, owner }: PendingBind,
+        compiled: Result<Promoted, NotPromoted>,
+    ) {
+        let begun = operation.begun();
+        operation.end(self.add_path(&request, Some(compiled), owner, begun));
+    }
+
     /// Adds a path; `compiled` is for the kernel tier, if that is wanted.
-    pub(super) fn add_path(
+    fn add_path(
         &mut self,
         request: &Bind,
         compiled: Option<Result<Promoted, NotPromoted>>,

@@ -19,8 +19,9 @@ use ashway_demux::{Entries, Update};
 use ashway_kernel::{Map, Program};
 
 use super::dispatch::Entry;
-use super::operations::{Job, Operation, Report, Step};
+use super::operation::{Operation, Report};
 use super::{Node, NodeIface, RunError, XdpSide, say};
+use crate::compile::Job;
 use crate::request::Refusal;
 use ashway_worker::programs::{DemuxMaps, Followed, NodeMaps};
 use ashway_worker::target::Target;
@@ -56,6 +57,16 @@ pub(super) struct Replacing {
     again: bool,
 }
 
+/// An interface waits for its next entry program.
+pub(super) struct EntryProgram {
+    pub(super) iface: usize,
+}
+
+/// It waits for that program to be in its place.
+pub(super) struct EntryExchange {
+    pub(super) iface: usize,
+}
+
 /// What an entry program is made of, away from the node.
 pub(super) struct Making {
     name: String,
@@ -69,8 +80,10 @@ pub(super) struct Making {
     shapes: Vec<Entries<Leaf>>,
 }
 
-impl Making {
-    pub(super) fn make(&self) -> Result<(Program, DemuxMaps), RunError> {
+impl Job for Making {
+    type Outcome = Result<(Program, DemuxMaps), RunError>;
+
+    fn run(self) -> Self::Outcome {
         let observe = self.observe.as_ref();
         let entry = Entry {
             name: &self.name,
@@ -163,11 +176,7 @@ impl Node {
                 since: Vec::new(),
             };
         }
-        self.submit(
-            operation,
-            Step::Entry { iface },
-            Job::Entry(Box::new(making)),
-        );
+        self.submit(operation, EntryProgram { iface }, Box::new(making));
     }
 
     /// Goes on when an entry program is made: its maps follow what the table is by now, and
@@ -219,7 +228,7 @@ impl Node {
             demux,
             again,
         }));
-        self.submit(operation, Step::Exchange { iface }, Job::Exchange(exchange));
+        self.submit(operation, EntryExchange { iface }, exchange);
     }
 
     /// Goes on when it is in its place.

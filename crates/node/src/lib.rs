@@ -26,6 +26,7 @@ mod made_path;
 mod neighbours;
 mod node_path;
 mod observe;
+mod operation;
 mod operations;
 mod owners;
 mod path_registry;

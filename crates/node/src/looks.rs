@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
-use super::operations::Step;
 use super::{Node, neighbours};
 use ashway_worker::peer::Peer;
 
@@ -148,7 +147,7 @@ impl Node {
         // None of these says that it has come to its end, and each does, but for observing,
         // as what is observed is read by time, too, and for a process that cannot be watched.
         let is_busy = self.observation.is_some()
-            || self.operations.steps().any(Step::waits_for_messages)
+            || self.operations.wait_for_messages()
             || !self.leaving.is_empty()
             || self.deaths.is_blind();
         // A program that has kept a fault has rung for it, by way of the worker. From then

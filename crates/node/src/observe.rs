@@ -11,7 +11,7 @@ mod message_trace;
 mod observer;
 
 use std::collections::HashMap;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
@@ -23,9 +23,10 @@ use ashway_memory::{SharedArray, clock};
 
 use super::Node;
 use super::node_path::Promotion;
-use super::operations::{Job, Operation, Report, Step};
+use super::operation::{Operation, Report};
 use super::program_array::{FRAMES_SLOT, RELAY_SLOT};
 use super::relay::NodeRelays;
+use crate::compile::Job;
 use crate::control::{Answer, Caller};
 use crate::request::{self, Refusal};
 use ashway_config::Tier;
@@ -84,7 +85,7 @@ pub(super) enum Key {
 }
 
 /// A program to be made.
-pub(super) struct Missing {
+struct Missing {
     key: Key,
     program: Wanting,
 }
@@ -102,7 +103,7 @@ enum Wanting {
 }
 
 impl Missing {
-    pub(super) fn make(self, maps: &NodeMaps, notes: BorrowedFd<'_>) -> MadeProgram {
+    fn make(self, maps: &NodeMaps, notes: BorrowedFd<'_>) -> MadeProgram {
         let made = match &self.program {
             Wanting::User(instance) => {
                 let queue = instance
@@ -119,6 +120,27 @@ impl Missing {
             }
         };
         (self.key, made.map_err(|error| error.to_string()))
+    }
+}
+
+/// Programs that are to be made, to observe.
+pub(super) struct ObserveJob {
+    programs: Vec<Missing>,
+    maps: Option<Arc<NodeMaps>>,
+    notes: Option<Arc<OwnedFd>>,
+}
+
+impl Job for ObserveJob {
+    type Outcome = Vec<MadeProgram>;
+
+    fn run(self) -> Self::Outcome {
+        let (Some(maps), Some(notes)) = (self.maps, self.notes) else {
+            return Vec::new();
+        };
+        let programs = self.programs.into_iter();
+        programs
+            .map(|program| program.make(&maps, notes.as_fd()))
+            .collect()
     }
 }
 
@@ -232,12 +254,12 @@ impl Node {
         };
         on.programs
             .extend(observing.keys.iter().map(|key| (*key, None)));
-        let job = Job::Observe {
+        let job = ObserveJob {
             programs,
             maps: self.maps.clone(),
             notes: on.notes.clone(),
         };
-        self.submit(operation, Step::Observe(observing), job);
+        self.submit(operation, observing, job);
     }
 
     /// Goes on when they are made: puts them in their places.
@@ -423,8 +445,7 @@ impl Node {
             return;
         };
         // Somebody waits for programs.
-        let observes = |step: &Step| matches!(step, Step::Observe(_));
-        if self.operations.steps().any(observes) {
+        if self.operations.wait_for_observers() {
             return;
         }
         if !on.observer.has_clients() {

@@ -7,43 +7,37 @@
 //! node alone goes on ([`Node::go_on`]), and looks again whether what was asked still fits:
 //! others may have changed the node meanwhile. An operation can be cancelled while it waits:
 //! no handler, path or tier has changed until then.
+//!
+//! Every kind of operation has a module, with the data of its steps and of its jobs, the
+//! methods of [`Node`] that begin it and those that go on with it. This table knows them all,
+//! and none of them knows the table: they [submit](Node::submit) their own types.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use ashway_api::Answer as Done;
 use ashway_api::answer::{self, UnderWay};
-use ashway_api::request::Bind;
 use ashway_handler::Engine;
 use ashway_kernel::{Exchange, Program};
+use ashway_path::places::PathId;
 
-use super::apply::order::{self, Compiled, Next};
-use super::apply::{Applying, words};
-use super::authority::Authority;
-use super::binding::Loading;
-use super::entry::Making;
-use super::observe::{self, Observing};
-use super::promote::Promoting;
-use super::relay_shadow::{RelayPromotion, RelayShadow};
-use super::shadow::Shadow;
-use super::swap::{self, Candidate};
-use super::{Node, Owner, RunError, say, serve};
+use super::apply::order::{Compiled, Next, Order, ReadJob};
+use super::apply::{Applying, Reading};
+use super::binding::{LoadJob, Loading, PendingBind};
+use super::entry::{EntryExchange, EntryProgram, Making};
+use super::observe::{MadeProgram, ObserveJob, Observing};
+use super::operation::{Operation, Report};
+use super::promote::{ProgramJob, Promoting};
+use super::relay_shadow::{RelayCompareJob, RelayPromotion, RelayShadow};
+use super::shadow::{CompareJob, Comparing, Shadow};
+use super::swap::{self, Candidate, Swapping};
+use super::{Node, RunError};
 use crate::compile::{self, Ended};
-use crate::control::{Answer, Caller};
 use crate::request::Refusal;
-use ashway_config::HandlerConfig;
-use ashway_worker::instance::{
-    Allowance, Instance, InstanceError, NewInstance, NotPromoted, Promoted,
-};
-use ashway_worker::plan::InstancePlan;
-use ashway_worker::programs::{DemuxMaps, NodeMaps};
-use ashway_worker::relay_shadow::{self, Replay};
-use ashway_worker::shadow::{self, Compared, Recording};
+use ashway_worker::instance::{InstanceError, NewInstance, NotPromoted, Promoted};
+use ashway_worker::programs::DemuxMaps;
+use ashway_worker::shadow::Compared;
 
 /// The operations that are under way, by their numbers.
 #[derive(Debug, Default)]
@@ -51,34 +45,6 @@ pub(super) struct Operations {
     all: BTreeMap<u64, (Operation, Step)>,
     /// How many there have been.
     count: u64,
-}
-
-/// An operation, but for the step that it waits for.
-#[derive(Debug)]
-pub(super) struct Operation {
-    number: u64,
-    /// The request's name, or what the node does by itself.
-    verb: &'static str,
-    /// A handler, a path or a file.
-    about: String,
-    authority: Authority,
-    begun: Instant,
-    report: Report,
-    /// While this is held the compile thread has a reason to begin a job of it.
-    wanted: Arc<()>,
-}
-
-/// Who is told how an operation has ended.
-#[derive(Debug)]
-pub(super) enum Report {
-    /// Who has asked.
-    Caller(Caller),
-    /// Whoever reads the node's lines: what became of applying a file.
-    Applied,
-    /// The same: why a path, which this names, was not promoted when the node started.
-    StartPromotion(String),
-    /// Nobody; `status` shows what came of it.
-    Nobody,
 }
 
 /// What an operation waits for, and what is to be done then.
@@ -90,34 +56,28 @@ pub(super) enum Step {
     /// For an instance.
     Load(Box<Loading>),
     /// For a program, to make a path that may run in the kernel tier.
-    Bind(Box<Bind>, Option<Owner>),
+    Bind(PendingBind),
     /// For a program, to move a path to the kernel tier.
     Promote(Promoting),
     /// For messages that are recorded, to be compared.
     Record(Shadow),
     /// For their comparison.
-    Compare(Promoting, Promoted),
+    Compare(Comparing),
     /// The same of a relay's.
     RecordRelay(RelayShadow),
     CompareRelay(RelayPromotion),
     /// For the next version of a handler.
-    Swap(Arc<Instance>),
+    Swap(Swapping),
     /// For programs that observe.
     Observe(Observing),
     /// For a configuration that is read.
-    Read {
-        only_plan: bool,
-    },
+    Read(Reading),
     /// For what comes with it.
     Apply(Box<Applying>),
     /// For an interface's entry program.
-    Entry {
-        iface: usize,
-    },
+    Entry(EntryProgram),
     /// For that program to be in its place.
-    Exchange {
-        iface: usize,
-    },
+    Exchange(EntryExchange),
 }
 
 /// What the compile thread does.
@@ -125,48 +85,21 @@ pub(super) enum Job {
     /// Nothing: what was submitted before is done when this has ended.
     Nothing,
     /// Makes an instance.
-    Load {
-        handler: HandlerConfig,
-        plan: InstancePlan,
-        engine: Engine,
-        maps: Option<Arc<NodeMaps>>,
-        arena: bool,
-    },
+    Load(LoadJob),
     /// Compiles a handler's function for the kernel tier.
-    Program {
-        instance: Arc<Instance>,
-        maps: Arc<NodeMaps>,
-        function: String,
-        allowed: Allowance,
-    },
+    Program(ProgramJob),
     /// Has the kernel run recorded messages.
-    Compare {
-        function: String,
-        budget: Duration,
-        recording: Recording,
-    },
+    Compare(CompareJob),
     /// Has our interpreter run a relay's.
-    CompareRelay {
-        replay: Box<Replay>,
-        recording: relay_shadow::Recording,
-    },
+    CompareRelay(RelayCompareJob),
     /// Compiles a version of a handler.
     Version(Box<swap::Next>),
     /// Makes programs that observe.
-    Observe {
-        programs: Vec<observe::Missing>,
-        maps: Option<Arc<NodeMaps>>,
-        notes: Option<Arc<OwnedFd>>,
-    },
+    Observe(ObserveJob),
     /// Reads a configuration and what it names.
-    Read(PathBuf),
+    Read(ReadJob),
     /// Compiles what comes with it.
-    Apply {
-        order: order::Order,
-        engine: Engine,
-        maps: Option<Arc<NodeMaps>>,
-        arena: bool,
-    },
+    Apply(Order),
     /// Makes an entry program.
     Entry(Box<Making>),
     /// Puts it in its place.
@@ -180,7 +113,7 @@ pub(super) enum Outcome {
     Program(Result<Promoted, NotPromoted>),
     Compare(Result<Compared, NotPromoted>),
     Version(Result<Candidate, InstanceError>),
-    Observe(Vec<observe::MadeProgram>),
+    Observe(Vec<MadeProgram>),
     Read(Result<Next, Refusal>),
     Apply(Compiled),
     Entry(Box<Result<(Program, DemuxMaps), RunError>>),
@@ -193,58 +126,59 @@ impl compile::Job for Job {
     fn run(self) -> Outcome {
         match self {
             Self::Nothing => Outcome::Nothing,
-            Self::Load {
-                handler,
-                plan,
-                engine,
-                maps,
-                arena,
-            } => {
-                let maps = maps.as_deref();
-                let made = Instance::create(&handler, &[], &plan.queue, &engine, maps, arena);
-                Outcome::Load(Box::new(made))
-            }
-            Self::Program {
-                instance,
-                maps,
-                function,
-                allowed,
-            } => {
-                let version = instance.version();
-                Outcome::Program(instance.promote(&maps, &version, &function, allowed))
-            }
-            Self::Compare {
-                function,
-                budget,
-                recording,
-            } => Outcome::Compare(shadow::compare(&function, budget, &recording)),
-            Self::CompareRelay {
-                mut replay,
-                recording,
-            } => Outcome::Compare(replay.compare(&recording)),
-            Self::Version(next) => Outcome::Version(next.compile()),
-            Self::Observe {
-                programs,
-                maps: Some(maps),
-                notes: Some(notes),
-            } => {
-                let made = programs
-                    .into_iter()
-                    .map(|program| program.make(&maps, notes.as_fd()));
-                Outcome::Observe(made.collect())
-            }
-            Self::Observe { .. } => Outcome::Observe(Vec::new()),
-            Self::Read(file) => Outcome::Read(order::read(&file)),
-            Self::Apply {
-                order,
-                engine,
-                maps,
-                arena,
-            } => Outcome::Apply(order.compile(&engine, maps.as_deref(), arena)),
-            Self::Entry(making) => Outcome::Entry(Box::new(making.make())),
+            Self::Load(job) => Outcome::Load(Box::new(job.run())),
+            Self::Program(job) => Outcome::Program(job.run()),
+            Self::Compare(job) => Outcome::Compare(job.run()),
+            Self::CompareRelay(job) => Outcome::Compare(job.run()),
+            Self::Version(job) => Outcome::Version(job.run()),
+            Self::Observe(job) => Outcome::Observe(job.run()),
+            Self::Read(job) => Outcome::Read(job.run()),
+            Self::Apply(job) => Outcome::Apply(job.run()),
+            Self::Entry(job) => Outcome::Entry(Box::new(job.run())),
             Self::Exchange(exchange) => Outcome::Exchange(exchange.make()),
         }
     }
+}
+
+/// Says which step, or which job, has data of which type: `Step: Swap(Swapping)` becomes
+/// `impl From<Swapping> for Step`.
+macro_rules! data_of {
+    ($table:ident: $($name:ident($data:ty)),+ $(,)?) => {
+        $(impl From<$data> for $table {
+            fn from(data: $data) -> Self {
+                Self::$name(data)
+            }
+        })+
+    };
+}
+
+data_of! { Step:
+    Load(Box<Loading>),
+    Bind(PendingBind),
+    Promote(Promoting),
+    Record(Shadow),
+    Compare(Comparing),
+    RecordRelay(RelayShadow),
+    CompareRelay(RelayPromotion),
+    Swap(Swapping),
+    Observe(Observing),
+    Read(Reading),
+    Apply(Box<Applying>),
+    Entry(EntryProgram),
+    Exchange(EntryExchange),
+}
+
+data_of! { Job:
+    Load(LoadJob),
+    Program(ProgramJob),
+    Compare(CompareJob),
+    CompareRelay(RelayCompareJob),
+    Version(Box<swap::Next>),
+    Observe(ObserveJob),
+    Read(ReadJob),
+    Apply(Order),
+    Entry(Box<Making>),
+    Exchange(Exchange),
 }
 
 impl Operations {
@@ -256,23 +190,13 @@ impl Operations {
         report: Report,
     ) -> Operation {
         self.count += 1;
-        Operation {
-            number: self.count,
-            verb,
-            about: about.into(),
-            authority: match &report {
-                Report::Caller(caller) => caller.authority.clone(),
-                _ => Authority::Node,
-            },
-            begun: Instant::now(),
-            report,
-            wanted: Arc::default(),
-        }
+        Operation::new(self.count, verb, about.into(), report)
     }
 
     /// Has an operation wait.
-    pub(super) fn wait(&mut self, operation: Operation, step: Step) {
-        self.all.insert(operation.number, (operation, step));
+    pub(super) fn wait(&mut self, operation: Operation, step: impl Into<Step>) {
+        self.all
+            .insert(operation.number(), (operation, step.into()));
     }
 
     /// Takes one out.
@@ -280,15 +204,60 @@ impl Operations {
         self.all.remove(&number)
     }
 
-    /// The numbers of those that wait for such a step.
-    pub(super) fn numbers_of(&self, is: impl Fn(&Step) -> bool) -> impl Iterator<Item = u64> {
-        let all = self.all.iter();
-        all.filter_map(move |(number, (_, step))| is(step).then_some(*number))
+    /// Promotions that wait for messages, by their numbers.
+    pub(super) fn shadows(&self) -> impl Iterator<Item = (u64, &Shadow)> {
+        self.all
+            .iter()
+            .filter_map(|(number, (_, step))| match step {
+                Step::Record(shadow) => Some((*number, shadow)),
+                _ => None,
+            })
     }
 
-    /// The steps that follow.
-    pub(super) fn steps(&self) -> impl Iterator<Item = &Step> {
-        self.all.values().map(|(_, step)| step)
+    /// Takes out one of these.
+    pub(super) fn take_shadow(&mut self, number: u64) -> Option<(Operation, Shadow)> {
+        match self.take(number)? {
+            (operation, Step::Record(shadow)) => Some((operation, shadow)),
+            _ => None,
+        }
+    }
+
+    /// Promotions of relays that wait for messages, by their numbers.
+    pub(super) fn relay_shadows(&self) -> impl Iterator<Item = (u64, &RelayShadow)> {
+        self.all
+            .iter()
+            .filter_map(|(number, (_, step))| match step {
+                Step::RecordRelay(shadow) => Some((*number, shadow)),
+                _ => None,
+            })
+    }
+
+    /// Takes out one of these.
+    pub(super) fn take_relay_shadow(&mut self, number: u64) -> Option<(Operation, RelayShadow)> {
+        match self.take(number)? {
+            (operation, Step::RecordRelay(shadow)) => Some((operation, shadow)),
+            _ => None,
+        }
+    }
+
+    /// The path of a relay that is being promoted, if one is.
+    pub(super) fn promoted_relay(&self) -> Option<PathId> {
+        self.all.values().find_map(|(_, step)| match step {
+            Step::RecordRelay(shadow) => Some(shadow.path()),
+            Step::CompareRelay(promotion) => Some(promotion.path()),
+            _ => None,
+        })
+    }
+
+    /// Whether one waits for programs that observe.
+    pub(super) fn wait_for_observers(&self) -> bool {
+        let mut steps = self.all.values().map(|(_, step)| step);
+        steps.any(|step| matches!(step, Step::Observe(_)))
+    }
+
+    /// Whether one waits for messages.
+    pub(super) fn wait_for_messages(&self) -> bool {
+        self.all.values().any(|(_, step)| step.waits_for_messages())
     }
 
     /// As `status` has them.
@@ -298,50 +267,15 @@ impl Operations {
         let under_way = asked.map(|(operation, step)| UnderWay {
             operation: operation.describe(),
             waits_for: step.waits_for().into(),
-            age_ms: operation.begun.elapsed().as_millis() as u64,
+            age_ms: operation.begun().elapsed().as_millis() as u64,
         });
         under_way.collect()
     }
 }
 
-impl Operation {
-    /// Its number.
-    pub(super) const fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// When it began.
-    pub(super) const fn begun(&self) -> Instant {
-        self.begun
-    }
-
-    /// Tells how it has ended.
-    pub(super) fn end(self, answer: impl Into<Answer>) {
-        match (self.report, answer.into()) {
-            (Report::Caller(caller), answer) => caller.answer(answer),
-            (Report::Applied, Answer::Ok(Done::Plan(done))) => words::tell(&done),
-            (Report::Applied, Answer::Refused(refusal)) => words::tell_refused(&refusal),
-            (Report::StartPromotion(path), Answer::Refused(Refusal { message, hint, .. })) => {
-                say(&format!("path {path} stays in the user tier: {message}"));
-                say(&format!("  hint: {hint}"));
-            }
-            (Report::Applied | Report::StartPromotion(_) | Report::Nobody, _) => {}
-        }
-    }
-
-    fn describe(&self) -> answer::Operation {
-        answer::Operation {
-            operation: self.number,
-            does: self.verb.into(),
-            about: self.about.clone(),
-            by: self.authority.to_string(),
-        }
-    }
-}
-
 impl Step {
     /// Whether it waits for messages, not for the compile thread.
-    pub(super) const fn waits_for_messages(&self) -> bool {
+    const fn waits_for_messages(&self) -> bool {
         matches!(self, Self::Record(_) | Self::RecordRelay(_))
     }
 
@@ -353,7 +287,7 @@ impl Step {
     /// Whether it can be left as if nobody had asked: a program that is about to be in its
     /// place may be there already.
     const fn can_be_cancelled(&self) -> bool {
-        self.is_asked() && !matches!(self, Self::Exchange { .. })
+        self.is_asked() && !matches!(self, Self::Exchange(_))
     }
 
     const fn waits_for(&self) -> &'static str {
@@ -370,27 +304,32 @@ impl fmt::Debug for Step {
         f.write_str(match self {
             Self::Start { .. } => "Start",
             Self::Load(_) => "Load",
-            Self::Bind(..) => "Bind",
+            Self::Bind(_) => "Bind",
             Self::Promote(_) => "Promote",
             Self::Record(_) => "Record",
-            Self::Compare(..) => "Compare",
+            Self::Compare(_) => "Compare",
             Self::RecordRelay(_) => "RecordRelay",
             Self::CompareRelay(_) => "CompareRelay",
             Self::Swap(_) => "Swap",
             Self::Observe(_) => "Observe",
-            Self::Read { .. } => "Read",
+            Self::Read(_) => "Read",
             Self::Apply(_) => "Apply",
-            Self::Entry { .. } => "Entry",
-            Self::Exchange { .. } => "Exchange",
+            Self::Entry(_) => "Entry",
+            Self::Exchange(_) => "Exchange",
         })
     }
 }
 
 impl Node {
     /// Has an operation wait for what the compile thread does.
-    pub(super) fn submit(&mut self, operation: Operation, step: Step, job: Job) {
-        let (number, wanted) = (operation.number, &operation.wanted);
-        self.compile_thread.submit(number, wanted, job);
+    pub(super) fn submit(
+        &mut self,
+        operation: Operation,
+        step: impl Into<Step>,
+        job: impl Into<Job>,
+    ) {
+        let (number, wanted) = (operation.number(), operation.wanted());
+        self.compile_thread.submit(number, wanted, job.into());
         self.operations.wait(operation, step);
     }
 
@@ -404,46 +343,45 @@ impl Node {
             let message = "the node's compile thread has failed at it";
             match &step {
                 Step::Observe(observing) => self.fail_missing(observing, message),
-                Step::Entry { iface } => self.drop_next(*iface),
-                Step::Exchange { iface } => self.replace_entry(*iface),
+                Step::Entry(entry) => self.drop_next(entry.iface),
+                Step::Exchange(entry) => self.replace_entry(entry.iface),
                 _ => {}
             }
             let hint = "this is a bug of Ashway; please report it, with what was compiled";
             return operation.end(Refusal::failed(message, hint));
         };
         match (step, outcome) {
-            (Step::Start { socket }, Outcome::Nothing) => serve::say_ready(self, &socket),
+            (Step::Start { socket }, Outcome::Nothing) => self.say_ready(&socket),
             (Step::Load(loading), Outcome::Load(made)) => self.loaded(operation, *loading, *made),
-            (Step::Bind(request, owner), Outcome::Program(compiled)) => {
-                let begun = operation.begun;
-                operation.end(self.add_path(&request, Some(compiled), owner, begun));
+            (Step::Bind(pending), Outcome::Program(compiled)) => {
+                self.bind_compiled(operation, pending, compiled);
             }
             (Step::Promote(promoting), Outcome::Program(compiled)) => {
                 self.compiled(operation, promoting, compiled);
             }
-            (Step::Compare(promoting, promoted), Outcome::Compare(compared)) => {
-                self.compared(operation, promoting, promoted, compared);
+            (Step::Compare(comparing), Outcome::Compare(compared)) => {
+                self.compared(operation, comparing, compared);
             }
             (Step::CompareRelay(promotion), Outcome::Compare(compared)) => {
                 operation.end(self.relay_compared(promotion, compared));
             }
-            (Step::Swap(instance), Outcome::Version(candidate)) => {
-                self.take_version(operation, &instance, candidate, engine);
+            (Step::Swap(swapping), Outcome::Version(candidate)) => {
+                self.take_version(operation, &swapping, candidate, engine);
             }
             (Step::Observe(observing), Outcome::Observe(made)) => {
                 self.observers_made(operation, observing, made);
             }
-            (Step::Read { only_plan }, Outcome::Read(next)) => {
-                self.prepare(operation, next, only_plan, engine);
+            (Step::Read(reading), Outcome::Read(next)) => {
+                self.prepare(operation, reading, next, engine);
             }
             (Step::Apply(applying), Outcome::Apply(compiled)) => {
                 self.finish(operation, *applying, compiled, engine);
             }
-            (Step::Entry { iface }, Outcome::Entry(made)) => {
-                self.entry_made(operation, iface, *made);
+            (Step::Entry(entry), Outcome::Entry(made)) => {
+                self.entry_made(operation, entry.iface, *made);
             }
-            (Step::Exchange { iface }, Outcome::Exchange(exchanged)) => {
-                self.entry_placed(iface, exchanged);
+            (Step::Exchange(entry), Outcome::Exchange(exchanged)) => {
+                self.entry_placed(entry.iface, exchanged);
             }
             (step, _) => unreachable!("{operation:?} did not wait for this: {step:?}"),
         }
@@ -471,7 +409,7 @@ impl Node {
                 // Nobody may be left who observes.
                 self.look_who_observes();
             }
-            Step::Entry { iface } => self.drop_next(iface),
+            Step::Entry(entry) => self.drop_next(entry.iface),
             _ => {}
         }
         let cancelled = operation.describe();

@@ -10,11 +10,13 @@ use ashway_path::places::PathId;
 
 use super::Node;
 use super::node_path::{NodePath, Promotion};
-use super::operations::{Job, Operation, Report, Step};
+use super::operation::{Operation, Report};
+use crate::compile::Job;
 use crate::control::Caller;
 use crate::request::Refusal;
 use ashway_config::{PathConfig, Tier};
-use ashway_worker::instance::{Allowance, NotPromoted, Promoted};
+use ashway_worker::instance::{Allowance, Instance, NotPromoted, Promoted};
+use ashway_worker::programs::NodeMaps;
 use ashway_worker::rows::CounterRow;
 use ashway_worker::shadow;
 
@@ -33,6 +35,24 @@ pub(super) struct Promoting {
     pub(super) path: Asked,
     /// So many messages are compared first.
     pub(super) messages: usize,
+}
+
+/// A handler's function that is to be compiled for the kernel tier.
+pub(super) struct ProgramJob {
+    instance: Arc<Instance>,
+    maps: Arc<NodeMaps>,
+    function: String,
+    allowed: Allowance,
+}
+
+impl Job for ProgramJob {
+    type Outcome = Result<Promoted, NotPromoted>;
+
+    fn run(self) -> Self::Outcome {
+        let version = self.instance.version();
+        self.instance
+            .promote(&self.maps, &version, &self.function, self.allowed)
+    }
 }
 
 impl Node {
@@ -78,7 +98,7 @@ impl Node {
             return operation.end(self.moved_to(moved, false));
         }
         match self.program(&self.paths.bound(path).config, Some(path)) {
-            Ok(job) => self.submit(operation, Step::Promote(promoting), job),
+            Ok(job) => self.submit(operation, promoting, job),
             Err(refused) => self.compiled(operation, promoting, Err(refused)),
         }
     }
@@ -139,7 +159,7 @@ impl Node {
         &self,
         path: &PathConfig,
         id: Option<PathId>,
-    ) -> Result<Job, NotPromoted> {
+    ) -> Result<ProgramJob, NotPromoted> {
         let (Some(maps), true) = (&self.maps, self.has_xdp(path)) else {
             return Err(NotPromoted::new(
                 format!(
@@ -156,7 +176,7 @@ impl Node {
         }
         let handler = self.handler(&path.handler);
         let (_, handler) = handler.expect("a checked path names a handler of the node");
-        Ok(Job::Program {
+        Ok(ProgramJob {
             instance: Arc::clone(&handler.shared),
             maps: Arc::clone(maps),
             function: path.function.clone(),

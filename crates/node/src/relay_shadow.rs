@@ -7,8 +7,9 @@ use std::time::Instant;
 use ashway_api::answer::{self, Moved};
 use ashway_path::places::PathId;
 
-use super::operations::{Job, Operation, Report, Step};
+use super::operation::{Operation, Report};
 use super::{Node, NodeIface};
+use crate::compile::Job;
 use crate::control::Caller;
 use crate::request::Refusal;
 use ashway_config::Tier;
@@ -35,6 +36,32 @@ pub(super) struct RelayShadow {
     end: Instant,
 }
 
+impl RelayPromotion {
+    pub(super) const fn path(self) -> PathId {
+        self.path
+    }
+}
+
+impl RelayShadow {
+    pub(super) const fn path(&self) -> PathId {
+        self.promotion.path
+    }
+}
+
+/// Recorded messages of a relay that our interpreter is to run.
+pub(super) struct RelayCompareJob {
+    replay: Box<Replay>,
+    recording: Recording,
+}
+
+impl Job for RelayCompareJob {
+    type Outcome = Result<Compared, NotPromoted>;
+
+    fn run(mut self) -> Self::Outcome {
+        self.replay.compare(&self.recording)
+    }
+}
+
 impl Node {
     /// Moves a relay to the kernel tier. If `messages` is not 0, and it has not been done
     /// before, so many of the path, or as many as come in time, must first have the same end
@@ -52,19 +79,14 @@ impl Node {
             .operations
             .next("promote", name, Report::Caller(caller));
         match self.record_relay(path, messages) {
-            Ok(shadow) => self.operations.wait(operation, Step::RecordRelay(shadow)),
+            Ok(shadow) => self.operations.wait(operation, shadow),
             Err(refusal) => operation.end(Err::<Moved, _>(refusal)),
         }
     }
 
     /// Has the worker record what comes of messages of the path.
     fn record_relay(&mut self, path: PathId, messages: usize) -> Result<RelayShadow, Refusal> {
-        let is_other = |step: &Step| match step {
-            Step::RecordRelay(shadow) => Some(shadow.promotion.path),
-            Step::CompareRelay(promotion) => Some(promotion.path),
-            _ => None,
-        };
-        if let Some(other) = self.operations.steps().find_map(is_other) {
+        if let Some(other) = self.operations.promoted_relay() {
             let because = if other == path {
                 "it is being promoted already".to_owned()
             } else {
@@ -87,17 +109,15 @@ impl Node {
 
     /// Compares what has been recorded of relays, where that is enough or has to do.
     pub(super) fn look_at_relays(&mut self, now: Instant) {
-        let is_due = |step: &Step| match step {
-            Step::RecordRelay(shadow) => {
-                now >= shadow.end
-                    || self.still_relay(shadow.promotion).is_err()
-                    || Recording::of(&shadow.recording).is_full()
-            }
-            _ => false,
+        let is_due = |(_, shadow): &(u64, &RelayShadow)| {
+            now >= shadow.end
+                || self.still_relay(shadow.promotion).is_err()
+                || Recording::of(&shadow.recording).is_full()
         };
-        let due: Vec<u64> = self.operations.numbers_of(is_due).collect();
+        let due = self.operations.relay_shadows().filter(is_due);
+        let due: Vec<u64> = due.map(|(number, _)| number).collect();
         for number in due {
-            if let Some((operation, Step::RecordRelay(shadow))) = self.operations.take(number) {
+            if let Some((operation, shadow)) = self.operations.take_relay_shadow(number) {
                 self.compare_relay(operation, shadow);
             }
         }
@@ -119,11 +139,11 @@ impl Node {
         match (self.still_relay(promotion), known) {
             (Ok(()), Some(((frame_queue, maps), number))) => {
                 let out = self.ifaces.iter().map(NodeIface::way_out).collect();
-                let job = Job::CompareRelay {
+                let job = RelayCompareJob {
                     replay: Box::new(Replay::new(frame_queue.queue.spec(maps), out, number)),
                     recording: Recording::take(&recording),
                 };
-                self.submit(operation, Step::CompareRelay(promotion), job);
+                self.submit(operation, promotion, job);
             }
             (Err(why), _) => operation.end(Err::<Moved, _>(Refusal::from(why))),
             (Ok(()), None) => operation.end(self.move_relay(promotion.path, Tier::Kernel)),

@@ -15,7 +15,8 @@ use serde_json::Value;
 
 use super::authority::Authority;
 use super::looks::{Look, Looks};
-use super::operations::{Job, Report, Step};
+use super::operation::Report;
+use super::operations::{Job, Step};
 use super::{Node, RunError, RunOptions, status};
 use crate::control::{Answer, Caller, Control};
 use crate::request::{self, Refusal, Request};
@@ -173,14 +174,16 @@ pub fn serve(
     }
 }
 
-/// Says that the node is ready.
-pub(super) fn say_ready(node: &Node, socket: &FsPath) {
-    say(&format!(
-        "ready: {} on {}; control socket {}",
-        plural(node.paths.len(), "path"),
-        plural(node.ifaces.len(), "interface"),
-        socket.display()
-    ));
+impl Node {
+    /// Says that the node is ready.
+    pub(super) fn say_ready(&self, socket: &FsPath) {
+        say(&format!(
+            "ready: {} on {}; control socket {}",
+            plural(self.paths.len(), "path"),
+            plural(self.ifaces.len(), "interface"),
+            socket.display()
+        ));
+    }
 }
 
 /// Answers now, or has the caller answered when the compile thread is done.

@@ -3,18 +3,19 @@
 
 use std::fmt;
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ashway_path::places::PathId;
 
 use super::Node;
 use super::node_path::Promotion;
-use super::operations::{Job, Operation, Step};
+use super::operation::Operation;
 use super::promote::{Promoting, swapped};
+use crate::compile::Job;
 use ashway_config::Tier;
 use ashway_worker::handle::HandlerHandle;
 use ashway_worker::instance::{NotPromoted, Promoted};
-use ashway_worker::shadow::{Compared, PATIENCE, Recording};
+use ashway_worker::shadow::{self, Compared, PATIENCE, Recording};
 
 /// A promotion that waits for messages.
 pub(super) struct Shadow {
@@ -57,6 +58,27 @@ impl Shadow {
     }
 }
 
+/// A promotion that waits for the comparison of what was recorded.
+pub(super) struct Comparing {
+    promoting: Promoting,
+    promoted: Promoted,
+}
+
+/// Recorded messages that the kernel is to run.
+pub(super) struct CompareJob {
+    function: String,
+    budget: Duration,
+    recording: Recording,
+}
+
+impl Job for CompareJob {
+    type Outcome = Result<Compared, NotPromoted>;
+
+    fn run(self) -> Self::Outcome {
+        shadow::compare(&self.function, self.budget, &self.recording)
+    }
+}
+
 impl Node {
     /// Whether nothing is left to compare: it was done before, or the path runs in the
     /// kernel tier and has no messages of the user tier.
@@ -76,7 +98,7 @@ impl Node {
     ) {
         let recorded = self.begin_to_record(promoting, promoted);
         match recorded {
-            Ok(shadow) => self.operations.wait(operation, Step::Record(shadow)),
+            Ok(shadow) => self.operations.wait(operation, shadow),
             Err(refused) => operation.end(self.moved_to(Err(refused), true)),
         }
     }
@@ -107,13 +129,10 @@ impl Node {
                 });
             }
         }
-        let is_other = |step: &Step| match step {
-            Step::Record(other) if Arc::ptr_eq(&other.handler.shared, &handler.shared) => {
-                self.still(other.promoting.path).ok()
-            }
-            _ => None,
-        };
-        let because = match self.operations.steps().find_map(is_other) {
+        let is_other =
+            |(_, other): &(u64, &Shadow)| Arc::ptr_eq(&other.handler.shared, &handler.shared);
+        let mut others = self.operations.shadows().filter(is_other);
+        let because = match others.find_map(|(_, other)| self.still(other.promoting.path).ok()) {
             Some(other) if other == path => "it is being promoted already".to_owned(),
             Some(other) => format!(
                 "path `{}` of the same handler is being promoted",
@@ -130,15 +149,13 @@ impl Node {
     pub(super) fn look_at_shadows(&mut self) {
         let now = Instant::now();
         self.look_at_relays(now);
-        let is_due = |step: &Step| match step {
-            Step::Record(shadow) => {
-                shadow.is_due(now) || self.still(shadow.promoting.path).is_err()
-            }
-            _ => false,
+        let is_due = |(_, shadow): &(u64, &Shadow)| {
+            shadow.is_due(now) || self.still(shadow.promoting.path).is_err()
         };
-        let due: Vec<u64> = self.operations.numbers_of(is_due).collect();
+        let due = self.operations.shadows().filter(is_due);
+        let due: Vec<u64> = due.map(|(number, _)| number).collect();
         for number in due {
-            if let Some((operation, Step::Record(shadow))) = self.operations.take(number) {
+            if let Some((operation, shadow)) = self.operations.take_shadow(number) {
                 self.compare(operation, shadow);
             }
         }
@@ -160,12 +177,16 @@ impl Node {
         {
             Ok((path, recording)) => {
                 let config = &self.paths.bound(path).config;
-                let job = Job::Compare {
+                let job = CompareJob {
                     function: config.function.clone(),
                     budget: config.budget,
                     recording,
                 };
-                self.submit(operation, Step::Compare(promoting, promoted), job);
+                let comparing = Comparing {
+                    promoting,
+                    promoted,
+                };
+                self.submit(operation, comparing, job);
             }
             Err(why) => operation.end(self.moved_to(Err(why), true)),
         }
@@ -175,10 +196,13 @@ impl Node {
     pub(super) fn compared(
         &mut self,
         operation: Operation,
-        promoting: Promoting,
-        promoted: Promoted,
+        comparing: Comparing,
         compared: Result<Compared, NotPromoted>,
     ) {
+        let Comparing {
+            promoting,
+            promoted,
+        } = comparing;
         let moved = self.still(promoting.path).and_then(|path| {
             let made = compared.map(|compared| {
                 self.paths.bound_mut(path).compared = Some(compared);

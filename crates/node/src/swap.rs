@@ -24,8 +24,9 @@ use ashway_handler::{Engine, Param};
 use rustix::thread::{MembarrierCommand, membarrier};
 
 use super::node_path::Promotion;
-use super::operations::{Job, Operation, Report, Step};
+use super::operation::{Operation, Report};
 use super::{Node, RunError};
+use crate::compile::Job;
 use crate::control::Caller;
 use crate::request::{self, Code, Refusal};
 use ashway_config::{HandlerConfig, Tier};
@@ -58,9 +59,10 @@ pub(super) struct Next {
     engine: Engine,
 }
 
-impl Next {
-    /// Compiles it. On the compile thread.
-    pub(super) fn compile(self) -> Result<Candidate, InstanceError> {
+impl Job for Next {
+    type Outcome = Result<Candidate, InstanceError>;
+
+    fn run(self) -> Self::Outcome {
         let (version, back) = match self.source {
             Source::File(file, given) => {
                 let mut version = Version::read(&self.config, &file, &self.engine)?;
@@ -81,6 +83,9 @@ impl Next {
         ))
     }
 }
+
+/// A handler that waits for its next version.
+pub(super) struct Swapping(Arc<Instance>);
 
 /// A version that could take over.
 pub(super) struct Candidate {
@@ -197,14 +202,14 @@ impl Node {
         };
         let report = Report::Caller(caller);
         let operation = self.operations.next(verb, &*handler.name, report);
-        self.submit(operation, Step::Swap(handler), Job::Version(Box::new(next)));
+        self.submit(operation, Swapping(handler), Box::new(next));
     }
 
     /// Goes on when it is compiled.
     pub(super) fn take_version(
         &mut self,
         operation: Operation,
-        instance: &Arc<Instance>,
+        Swapping(instance): &Swapping,
         candidate: Result<Candidate, InstanceError>,
         engine: &Engine,
     ) {

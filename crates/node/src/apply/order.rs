@@ -1,7 +1,7 @@
 //! What an `apply` reads and compiles, on the compile thread.
 
 use std::collections::BTreeMap;
-use std::path::Path as FsPath;
+use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 
 use ashway_handler::{Engine, Param};
@@ -9,6 +9,7 @@ use ashway_handler::{Engine, Param};
 use super::super::Node;
 use super::super::swap::{Candidate, InKernel};
 use super::words::{refused, said};
+use crate::compile::Job;
 use crate::request::Refusal;
 use ashway_config::{
     self, Act, Config, Difference, HandlerConfig, Mistake, PathConfig, Tier, What,
@@ -37,6 +38,9 @@ pub(crate) struct Order {
     programs: Vec<(Arc<PathConfig>, Option<Arc<Instance>>)>,
     /// The parameters of handlers that stay.
     inherited: BTreeMap<String, BTreeMap<String, Param>>,
+    engine: Engine,
+    maps: Option<Arc<NodeMaps>>,
+    arena: bool,
 }
 
 /// What was compiled, by name.
@@ -49,7 +53,7 @@ pub(crate) struct Compiled {
 
 impl Node {
     /// What has to be compiled for a difference.
-    pub(super) fn order_of(&self, next: &Config, asked: &Difference) -> Order {
+    pub(super) fn order_of(&self, next: &Config, asked: &Difference, engine: &Engine) -> Order {
         let facts: Vec<IfaceFacts> = self.ifaces.iter().map(|iface| iface.facts).collect();
         let of = |act: &[Act]| {
             let names = asked.names(What::Handler, act);
@@ -85,13 +89,19 @@ impl Node {
             inherited: handlers
                 .map(|handler| (handler.name.clone(), handler.params.clone()))
                 .collect(),
+            engine: engine.clone(),
+            maps: self.maps.clone(),
+            arena: self.arena,
         }
     }
 }
 
-impl Order {
+impl Job for Order {
+    type Outcome = Compiled;
+
     /// Compiles all of it; what fails is said with its name.
-    pub(crate) fn compile(self, engine: &Engine, maps: Option<&NodeMaps>, arena: bool) -> Compiled {
+    fn run(self) -> Compiled {
+        let (engine, maps, arena) = (&self.engine, self.maps.as_deref(), self.arena);
         let mut compiled = Compiled::default();
         for (handler, plan) in self.fresh {
             let made = Instance::create(&handler, &[], &plan.queue, engine, maps, arena);
@@ -130,8 +140,19 @@ impl Order {
     }
 }
 
+/// A configuration that is to be read.
+pub(crate) struct ReadJob(pub(super) PathBuf);
+
+impl Job for ReadJob {
+    type Outcome = Result<Next, Refusal>;
+
+    fn run(self) -> Self::Outcome {
+        read(&self.0)
+    }
+}
+
 /// Reads a file and what it names.
-pub(crate) fn read(file: &FsPath) -> Result<Next, Refusal> {
+fn read(file: &FsPath) -> Result<Next, Refusal> {
     let config = ashway_config::reload(file).map_err(|mistakes| refused(file, said(&mistakes)))?;
     let mut digests = BTreeMap::new();
     let mut mistakes = Vec::new();

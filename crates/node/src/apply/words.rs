@@ -11,7 +11,7 @@ use crate::request::{Code, Refusal};
 use ashway_config::diagnostics::Diagnostics;
 use ashway_config::{Act, Mistake, Step};
 use ashway_worker::instance::InstanceError;
-use ashway_worker::say::{plural, say};
+use ashway_worker::say::plural;
 
 /// Most things made by hand that a plan names.
 const NAMED: usize = 100;
@@ -59,34 +59,6 @@ pub(super) fn half_done(failed: Vec<(String, Refusal)>) -> Result<(), Refusal> {
         hint: hint.to_owned(),
         ..first
     })
-}
-
-/// Says on the node's own output what was done, which nobody waits for.
-pub(crate) fn tell(done: &Plan) {
-    let steps = done.steps.iter();
-    let changes: Vec<_> = steps.filter(|step| step.act != Act::Stay.word()).collect();
-    let (count, unchanged) = (plural(changes.len(), "step"), done.unchanged);
-    say(&format!(
-        "applied `{}`: {count}, {unchanged} unchanged",
-        done.file
-    ));
-    for change in changes {
-        say(&format!("  {}", change.text));
-    }
-}
-
-/// The same of what was not done.
-pub(crate) fn tell_refused(refusal: &Refusal) {
-    say(&format!("not applied: {}", refusal.message));
-    for error in &refusal.errors {
-        let line = error
-            .line
-            .map_or(String::new(), |line| format!("line {line}: "));
-        say(&format!("  {line}{}", error.message));
-    }
-    if !refusal.hint.is_empty() {
-        say(&format!("  hint: {}", refusal.hint));
-    }
 }
 
 /// Mistakes in a text, as those of a node.
