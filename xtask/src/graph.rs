@@ -16,7 +16,7 @@ use crate::root;
 const HEADING: &str = "### Crate graph";
 
 /// Crates whose modules form layers: none imports one that imports it, however indirectly.
-const LAYERED: [&str; 1] = ["crates/worker"];
+const LAYERED: [&str; 2] = ["crates/worker", "crates/node"];
 
 pub(crate) fn print() -> Result<()> {
     print!("{}", graph()?);

@@ -1,8 +1,9 @@
 //! Which module of a crate imports which, and whether there is a cycle among them.
 //!
 //! A module here is one that the crate's root declares, with all below it. What it imports is
-//! read from its text: paths that begin with `crate::`. Tests may import what they like; they
-//! are the last thing in a file.
+//! read from its text: paths that begin at the root, by `crate::` or `super::`. A name that the
+//! root has from a module counts as that module; what the root declares itself, every module
+//! may import. Tests may import what they like; they are the last thing in a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -27,7 +28,7 @@ pub(super) fn check(source: &Path) -> Result<()> {
 
 /// The imports of all modules that lie in this folder.
 fn read(source: &Path) -> Result<Imports> {
-    let mut imports = Imports::new();
+    let (mut imports, mut names_of_root) = (Imports::new(), BTreeMap::new());
     let mut folders = vec![source.to_owned()];
     while let Some(folder) = folders.pop() {
         let entries = std::fs::read_dir(&folder);
@@ -38,23 +39,60 @@ fn read(source: &Path) -> Result<Imports> {
                 continue;
             }
             let below = path.strip_prefix(source)?.with_extension("");
-            let mut names = below.iter().filter_map(|name| name.to_str());
-            let module = names.next().unwrap_or_default().to_owned();
-            // The root imports nothing, and what lies in `tests.rs` is a test.
-            if module != "lib" && names.next_back() != Some("tests") {
-                let text = std::fs::read_to_string(&path)?;
-                imports.entry(module).or_default().extend(imported(&text));
+            let names: Vec<&str> = below.iter().filter_map(|name| name.to_str()).collect();
+            match names[..] {
+                ["lib"] => names_of_root = imported_by_root(&std::fs::read_to_string(&path)?),
+                // What lies in `tests.rs` is a test.
+                [] | [_, .., "tests"] => {}
+                [module, .., last] | [module @ last] => {
+                    let depth = names.len() - usize::from(last == "mod");
+                    let found = imported(&std::fs::read_to_string(&path)?, depth);
+                    imports.entry(module.to_owned()).or_default().extend(found);
+                }
             }
         }
     }
+    let modules: BTreeSet<String> = imports.keys().cloned().collect();
+    names_of_root.retain(|_, module| modules.contains(module));
     for (module, needs) in &mut imports {
+        let of_module = |name: String| names_of_root.get(&name).cloned().unwrap_or(name);
+        *needs = std::mem::take(needs).into_iter().map(of_module).collect();
         needs.remove(module);
     }
     Ok(imports)
 }
 
-/// The modules that a file imports from its crate.
-fn imported(text: &str) -> BTreeSet<String> {
+/// The modules and names that a file imports from its crate's root, which is `depth` modules
+/// above it.
+fn imported(text: &str, depth: usize) -> BTreeSet<String> {
+    let code = code(text);
+    let to_root = ["crate::".to_owned(), "super::".repeat(depth)];
+    let paths = to_root
+        .iter()
+        .flat_map(|to_root| code.split(to_root.as_str()).skip(1));
+    let names = paths.flat_map(first_names);
+    names.filter(|name| !name.is_empty()).collect()
+}
+
+/// What the root imports, by name, and from which module.
+fn imported_by_root(text: &str) -> BTreeMap<String, String> {
+    let mut names = BTreeMap::new();
+    let code = format!("\n{}", code(text)).replace("\npub use ", "\nuse ");
+    for path in code.split("\nuse ").skip(1) {
+        let path = path.split(';').next().unwrap_or_default();
+        let path = path.trim_start_matches("crate::");
+        let (module, items) = path.split_once("::").unwrap_or_default();
+        for item in items.split([',', '{', '}']) {
+            let name = item.rsplit("::").next().unwrap_or_default();
+            let name = name.rsplit(" as ").next().unwrap_or_default().trim();
+            names.insert(name.to_owned(), module.to_owned());
+        }
+    }
+    names
+}
+
+/// What of a file is compiled when it is not tested, without comments.
+fn code(text: &str) -> String {
     let mut code = String::new();
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
@@ -69,8 +107,7 @@ fn imported(text: &str) -> BTreeSet<String> {
             code.push('\n');
         }
     }
-    let names = code.split("crate::").skip(1).flat_map(first_names);
-    names.filter(|name| !name.is_empty()).collect()
+    code
 }
 
 /// The first names of a path: one, or those of a list in braces.
@@ -148,7 +185,25 @@ mod tests {
             use std::{fs, io};\nfn ten() {\n    // crate::comment\n    crate::eleven::run();\n}\n\
             #[cfg(test)]\nmod tests {\n    use crate::twelve;\n}\n";
         let expected = names(["one", "four", "five", "seven", "eight", "eleven"]);
-        assert_eq!(imported(text), expected);
+        assert_eq!(imported(text, 1), expected);
+    }
+
+    #[test]
+    fn what_lies_above_is_counted_from_where_a_file_lies() {
+        let text = "use super::{one, two::Two};\nuse super::super::three;\n\
+            pub(super) fn four() {\n    super::super::five::run();\n}\n";
+        assert_eq!(imported(text, 2), names(["three", "five"]));
+        assert!(imported(text, 1).is_superset(&names(["one", "two"])));
+    }
+
+    #[test]
+    fn what_the_root_imports_is_its_modules() {
+        let text = "//! Root.\nmod one;\n\nuse std::io;\nuse one::{One, two::Two as Three};\n\
+            pub use crate::four::Four;\n\nfn five() {}\n";
+        let found = imported_by_root(text);
+        let of = |name: &str| found.get(name).map(String::as_str);
+        assert_eq!([of("One"), of("Three")], [Some("one"); 2]);
+        assert_eq!([of("Four"), of("Two")], [Some("four"), None]);
     }
 
     #[test]
@@ -173,16 +228,18 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("modules-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("one")).unwrap();
         for (file, text) in [
-            ("lib.rs", "use crate::one::One;"),
+            ("lib.rs", "use one::One;\nuse std::io;\nstruct Root;"),
             ("one.rs", "use crate::one::part::Part;"),
             ("one/part.rs", "use crate::two::Two;"),
             ("one/tests.rs", "use crate::three::Three;"),
             ("two.rs", "#[cfg(test)]\nmod tests { use crate::one::One; }"),
+            ("three.rs", "use super::{One, Root, two::Two};"),
         ] {
             std::fs::write(folder.join(file), text).unwrap();
         }
         let read = read(&folder);
         std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(read.unwrap(), imports(&["one -> two", "two"]));
+        let expected = imports(&["one -> two", "two", "three -> Root one two"]);
+        assert_eq!(read.unwrap(), expected);
     }
 }
