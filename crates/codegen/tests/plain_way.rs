@@ -106,10 +106,10 @@ fn a_look_more_is_seen() {
         ),
     ];
     let wanted = [
-        ("xdp, answered", 266),
-        ("xdp, dropped", 199),
-        ("tcx, answered", 280),
-        ("tcx, dropped", 209),
+        ("xdp, answered", 267),
+        ("xdp, dropped", 200),
+        ("tcx, answered", 281),
+        ("tcx, dropped", 210),
     ];
     assert_eq!(found, wanted);
 }
