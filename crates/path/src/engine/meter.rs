@@ -184,14 +184,16 @@ mod tests {
     /// wake is those paths' whose messages it wakes for.
     #[test]
     fn sleep_is_not_part_of_a_window() {
-        let path = Ids::default().take();
+        let mut ids = Ids::default();
+        let (dear, cheap) = (ids.take(), ids.take());
         let mut meter = Meter::default();
         close(&mut meter, at(0), us(0));
         meter.stop();
         meter.begin(at(5_000_000));
-        meter.used(Some(path), us(100), 1);
+        meter.used(Some(dear), us(100), 1);
+        meter.used(Some(cheap), us(0), 2);
         let charged = close(&mut meter, at(5_000_110), us(130));
-        assert_eq!(charged, [(path, us(130))]);
+        assert_eq!(charged, [(dear, us(100 + 10)), (cheap, us(20))]);
     }
 
     #[test]

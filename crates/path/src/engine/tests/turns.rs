@@ -23,6 +23,7 @@ impl World {
 fn a_round_is_one_turn_for_each_path() {
     let mut world = World::new();
     assert!(!world.engine.round(&mut world.around));
+    assert_eq!(world.around.looks, 0, "who spins asks without end");
     let ids = [(); 3].map(|()| world.add(None));
     for id in ids {
         world.fill(id, 100);
