@@ -13,6 +13,7 @@ use ashway_modules::Message;
 use ashway_modules::handler::FUNCTION;
 use ashway_modules::relay::{self, NotPromotable};
 use ashway_path::attrs::{Attrs, names};
+use ashway_path::create::{Created, NotCreated};
 use ashway_path::path::Path;
 use ashway_path::stage::Stage;
 
@@ -161,6 +162,29 @@ impl NodeGraph {
             }
         })
     }
+}
+
+/// What was created, of which `is_bound` knows whether it is [bound](NodeGraph::bound).
+///
+/// # Errors
+///
+/// It is not, and says which of its messages keep their [order](attr::ORDER): nobody asks it.
+pub fn keeps_order(
+    created: Created<Message>,
+    is_bound: impl FnOnce() -> bool,
+) -> Result<Created<Message>, NotCreated> {
+    if created.path.attrs().value(attr::ORDER).is_none() || is_bound() {
+        return Ok(created);
+    }
+    let mut refused = created.refuse(
+        format!(
+            "the attribute `{}` is for a path that is bound to a handler",
+            attr::ORDER
+        ),
+        "leave it out: any other path is in one tier as a whole".to_owned(),
+    );
+    refused.attribute = Some(attr::ORDER.into());
+    Err(refused)
 }
 
 impl NotBound {

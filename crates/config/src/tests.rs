@@ -610,3 +610,17 @@ fn a_path_from_a_handler_is_bound_to_it_in_both_forms() {
     let stays = graph.fits(&created.path, why).unwrap_err();
     assert!(stays.because.contains("attribute `ttl`"), "{stays:?}");
 }
+
+/// Nobody would ask any other for it.
+#[test]
+fn order_is_for_paths_that_are_bound_to_a_handler() {
+    let handler = "[iface.a]\n[handler.h]\nfile = \"/bin/sh\"\n";
+    let long = |more: &str| {
+        let attrs = format!("pathname = \"udp/eth:a\", order = \"path\"{more}");
+        codes(&format!(
+            "{handler}[path.p]\nfrom = \"handler:h\"\nmatch = \"dst port 7\"\nattrs = {{ {attrs} }}"
+        ))
+    };
+    assert_eq!(long(""), [""; 0]);
+    assert_eq!(long(", ttl = 3"), ["no_path"]);
+}
