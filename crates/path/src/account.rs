@@ -129,6 +129,13 @@ impl Account {
         self.add(fate, 1);
     }
 
+    /// Counts a message anew that was counted as passed.
+    pub(crate) fn pass_failed(&mut self) {
+        let counts = self.counts.get_or_insert_default();
+        counts[usize::from(PLACES[Count::Passed as usize])] -= 1;
+        self.add(Count::DroppedPassFailed, 1);
+    }
+
     /// Counts so many received messages' fate.
     pub(crate) fn end_many(&mut self, fate: Count, messages: u64) {
         self.add(fate, messages);

@@ -382,6 +382,16 @@ impl<M> Path<M> {
         self.account.end(fate);
     }
 
+    /// The host's stack did not take a message that the path has ended as passed: its fate
+    /// is [`Count::DroppedPassFailed`].
+    ///
+    /// # Panics
+    ///
+    /// In a debug build, if none has passed.
+    pub fn pass_failed(&mut self) {
+        self.account.pass_failed();
+    }
+
     /// Receives a message past the queues.
     pub(crate) fn receive(&mut self) {
         self.account.receive();

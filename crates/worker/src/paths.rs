@@ -576,7 +576,7 @@ impl Paths {
                 rows.add(row, fate);
                 around.keep(message);
             }
-            _ => around.give_back(row, trail, message),
+            _ => around.give_back(row, None, trail, message),
         }
         if let Some(ticket) = trail.ticket {
             around.end(ticket);

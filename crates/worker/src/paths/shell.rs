@@ -66,7 +66,7 @@ pub(super) struct Around {
 
 /// A message that leaves at the end of a batch and waits in no output queue.
 struct Outgoing {
-    way: Destination,
+    to: Destination,
     row: CounterRow,
     message: Message,
 }
@@ -75,9 +75,11 @@ struct Outgoing {
 enum Destination {
     /// Out of the interface that is written in the message.
     Send,
-    /// To the host's stack, as if it came from there; a message that was received, and not
-    /// one that a path has originated.
-    Host { received: bool },
+    /// To the host's stack, as if it had never been here: a message that was received, and that
+    /// this path, if one, has counted as passed.
+    Back(Option<PathId>),
+    /// To the host's stack: a message that a path has originated.
+    Host,
 }
 
 impl Around {
@@ -127,8 +129,8 @@ impl Around {
         }
     }
 
-    fn post(&mut self, way: Destination, row: CounterRow, message: Message) {
-        self.outbox.push(Outgoing { way, row, message });
+    fn post(&mut self, to: Destination, row: CounterRow, message: Message) {
+        self.outbox.push(Outgoing { to, row, message });
     }
 
     /// Transmits what waits in the output queues of the paths, each message by the interface
@@ -146,13 +148,18 @@ impl Around {
             let (Exit::Left { message, .. } | Exit::Ended { message, .. }) = exit;
             rows.add(data.row, Count::OutOriginated);
             self.recorder.sent(&message);
-            let message = Destination::Send.by(data.row, message, xdp, packet, rows);
+            let (message, _) = Destination::Send.by(data.row, message, xdp, packet, rows);
             self.keep(message);
         }
         let mut outbox = std::mem::take(&mut self.outbox);
-        for Outgoing { way, row, message } in outbox.drain(..) {
+        for Outgoing { to, row, message } in outbox.drain(..) {
             any = true;
-            let message = way.by(row, message, xdp, packet, rows);
+            let (message, is_taken) = to.by(row, message, xdp, packet, rows);
+            if let (Destination::Back(Some(path)), false) = (to, is_taken)
+                && let Some((path, _)) = engine.path_mut(path)
+            {
+                path.pass_failed();
+            }
             self.keep(message);
         }
         self.outbox = outbox;
@@ -166,7 +173,8 @@ impl Around {
 }
 
 impl Destination {
-    /// Has a message leave this way by its interface; gives the buffer back.
+    /// Has a message leave for there by its interface. Gives the buffer back, and says whether
+    /// it was taken.
     fn by(
         self,
         row: CounterRow,
@@ -174,7 +182,7 @@ impl Destination {
         xdp: &mut [Option<XdpPort>],
         packet: &mut [PacketPort],
         rows: &UserRows,
-    ) -> Message {
+    ) -> (Message, bool) {
         let iface = message.meta.iface as usize;
         if let Some(port) = xdp.get_mut(iface).and_then(Option::as_mut) {
             self.out(row, message, port, rows)
@@ -185,37 +193,35 @@ impl Destination {
         }
     }
 
-    /// Has a message leave this way by this port; gives the buffer back.
+    /// The same by this port.
     fn out(
         self,
         row: CounterRow,
         mut message: Message,
         port: &mut impl Port,
         rows: &UserRows,
-    ) -> Message {
-        match self {
-            Self::Send => {
-                let sent = port.send(message.bytes());
-                message.copied();
-                trace::sent(&message, sent == Count::OutHandedOver);
-                rows.add(row, sent);
-            }
-            Self::Host { received } => {
-                let counts = match (received, give_to_host(&mut message, port)) {
-                    (true, true) => [Count::Passed].as_slice(),
-                    (true, false) => &[Count::DroppedPassFailed],
-                    (false, true) => &[Count::OutOriginated, Count::OutHandedOver],
-                    (false, false) => &[Count::OutOriginated, Count::OutDroppedTxFull],
-                };
-                for count in counts {
-                    rows.add(row, *count);
-                }
-                if received {
-                    trace::fate(&message, counts[0]);
-                }
-            }
+    ) -> (Message, bool) {
+        if let Self::Send = self {
+            let sent = port.send(message.bytes());
+            message.copied();
+            trace::sent(&message, sent == Count::OutHandedOver);
+            rows.add(row, sent);
+            return (message, sent == Count::OutHandedOver);
         }
-        message
+        let is_taken = give_to_host(&mut message, port);
+        let counts = match (self, is_taken) {
+            (Self::Back(_), true) => [Count::Passed].as_slice(),
+            (Self::Back(_), false) => &[Count::DroppedPassFailed],
+            (_, true) => &[Count::OutOriginated, Count::OutHandedOver],
+            (_, false) => &[Count::OutOriginated, Count::OutDroppedTxFull],
+        };
+        for count in counts {
+            rows.add(row, *count);
+        }
+        if let Self::Back(_) = self {
+            trace::fate(&message, counts[0]);
+        }
+        (message, is_taken)
     }
 }
 
@@ -240,14 +246,21 @@ impl DerefMut for Counting<'_> {
 }
 
 impl Counting<'_> {
-    /// Posts a message to the host, unless that has a copy.
-    pub(super) fn give_back(&mut self, row: CounterRow, trail: Trail, message: Message) {
+    /// Posts a message to the host, unless that has a copy. `passed_by` is the path that has
+    /// counted it as passed, if one has.
+    pub(super) fn give_back(
+        &mut self,
+        row: CounterRow,
+        passed_by: Option<PathId>,
+        trail: Trail,
+        message: Message,
+    ) {
         if trail.host_copy {
             self.rows.add(row, Count::Passed);
             trace::fate(&message, Count::Passed);
             self.keep(message);
         } else {
-            self.post(Destination::Host { received: true }, row, message);
+            self.post(Destination::Back(passed_by), row, message);
         }
     }
 }
@@ -311,9 +324,9 @@ impl<'a> Shell<Message, Seat> for Counting<'a> {
                     self.rows.add(row, unsent);
                 }
                 if fate == Count::Passed && turned {
-                    self.post(Destination::Host { received: false }, row, message);
+                    self.post(Destination::Host, row, message);
                 } else if fate == Count::Passed {
-                    self.give_back(row, from.trail, message);
+                    self.give_back(row, Some(from.path), from.trail, message);
                 } else {
                     self.keep(message);
                 }
@@ -333,7 +346,7 @@ impl<'a> Shell<Message, Seat> for Counting<'a> {
         self.rows
             .add(onward.map_or(row, |target| target.row), Count::Received);
         let Some(target) = onward else {
-            self.give_back(row, from.trail, message);
+            self.give_back(row, None, from.trail, message);
             return None;
         };
         Some(Requeued {
@@ -368,7 +381,7 @@ impl<'a> Shell<Message, Seat> for Counting<'a> {
 
     fn stray(&mut self, message: Message, trail: Trail) {
         let row = self.around.row;
-        self.give_back(row, trail, message);
+        self.give_back(row, None, trail, message);
     }
 
     fn failed(&mut self, _: PathId, path: &Path<Message>) {

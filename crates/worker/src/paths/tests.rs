@@ -12,15 +12,16 @@ use ashway_path::stage::{Cx, Stage, Step};
 use super::*;
 use crate::{played, relays};
 
-struct Nothing;
+/// Ends each message in this.
+struct Ends(Count);
 
-impl Stage<Message> for Nothing {
+impl Stage<Message> for Ends {
     fn name(&self) -> &'static str {
-        "nothing"
+        "ends"
     }
 
     fn take(&mut self, message: Message, _: Direction, _: &mut Cx<'_, Message>) -> Step<Message> {
-        Step::End(message, Count::Consumed)
+        Step::End(message, self.0)
     }
 
     fn as_any(&mut self) -> &mut dyn Any {
@@ -29,7 +30,11 @@ impl Stage<Message> for Nothing {
 }
 
 fn path(id: PathId, number: Option<u32>) -> ModulePath {
-    let stages: Vec<Box<dyn Stage<Message>>> = vec![Box::new(Nothing)];
+    ending(Count::Consumed, id, number)
+}
+
+fn ending(fate: Count, id: PathId, number: Option<u32>) -> ModulePath {
+    let stages: Vec<Box<dyn Stage<Message>>> = vec![Box::new(Ends(fate))];
     let mut path = Path::assemble("path", stages, Attrs::new(), Limits::default()).unwrap();
     path.establish().unwrap();
     ModulePath {
@@ -94,6 +99,30 @@ fn the_number_of_a_relay_leads_nowhere_when_that_has_gone() {
     paths.remove(id, &UserRows::new(1));
     assert_eq!(paths.route(key), None);
     assert_eq!(paths.route(0), None, "it is that of all without a number");
+}
+
+/// There is no interface by which the host's stack could have it.
+#[test]
+fn what_the_host_did_not_take_has_not_passed() {
+    let (mut paths, id) = (paths(), Ids::default().take());
+    let rows = UserRows::new(1);
+    paths.insert(ending(Count::Passed, id, Some(3)));
+    let key = keys::key(3, Direction::Forward);
+    paths.receive(
+        Message::of_frame(&[0; 60]),
+        key,
+        &mut Sights::default(),
+        Time(0),
+        &rows,
+    );
+    paths.run(&rows);
+    paths.flush(&mut [], &mut [], None, &rows);
+    let account = paths.engine.path(id).unwrap().account();
+    for (fate, times) in [(Count::Passed, 0), (Count::DroppedPassFailed, 1)] {
+        assert_eq!(rows.row(CounterRow(0)).get(fate), times);
+        assert_eq!(account.fate(fate), times);
+    }
+    assert_eq!(account.open(), 0);
 }
 
 /// A frame of four segments is received four times, where its program has counted the first:
