@@ -346,9 +346,11 @@ impl Node {
             counts.add_fate(fate, times);
         }
         let notes = of(Ledger::Note).map(|(note, times)| (note.name().into(), times));
+        // The worker has none of a path of modules.
+        counts.notes = Tally(notes.collect());
         Some(KernelPart {
             received: row.get(Count::Received),
-            notes: Tally(notes.collect()),
+            notes: counts.notes.clone(),
         })
     }
 }

@@ -155,13 +155,12 @@ fn why_path(places: &FilePlaces<'_>, status: &Status, path: &Path) -> WhyPath {
 }
 
 /// What all paths of modules have counted that none of them counts by itself: all but
-/// what they received and what became of it, and of that what was lost on the way to
-/// them, in the ring that is all paths' or because no place in it is so long. 0 if `only`
-/// is none of them.
+/// what they received and what became of it, and what a relay's program notes; and of that
+/// what was lost on the way to them, in the ring that is all paths' or because no place in it
+/// is so long. 0 if `only` is none of them.
 fn together(only: Option<&str>, status: &Status, count: Count) -> u64 {
-    let mut paths = status.paths.iter();
-    let mut is_of_modules = |of: &str| paths.any(|path| path.bound.is_none() && name(path) == of);
-    if only.is_some_and(|only| !is_of_modules(only)) {
+    let of_modules = || status.paths.iter().filter(|path| path.bound.is_none());
+    if only.is_some_and(|only| of_modules().all(|path| name(path) != only)) {
         return 0;
     }
     match (count, count.ledger()) {
@@ -169,7 +168,11 @@ fn together(only: Option<&str>, status: &Status, count: Count) -> u64 {
             status.module_paths.ring.get(count.name())
         }
         (_, Ledger::Received | Ledger::Fate) => 0,
-        _ => status.module_paths.counts.get(count),
+        _ => {
+            let own = of_modules().map(|path| path.base.counts.get(count));
+            let all = status.module_paths.counts.get(count);
+            all.saturating_sub(own.sum())
+        }
     }
 }
 

@@ -244,7 +244,10 @@ fn a_counter_has_its_reason_path_stage_and_line() {
 /// same, but for what a relay has counted itself.
 #[test]
 fn what_paths_of_modules_lost_in_their_ring_is_said() {
-    let row = |ring_full| [(Count::Received, 9), (Count::DroppedRingFull, ring_full)];
+    let row = |times| {
+        let lost = (Count::DroppedRingFull, times);
+        [(Count::Received, 9), lost, (Count::QueuedTier, times)]
+    };
     let relay = Path {
         base: base("relay", &row(2)),
         ..Path::default()
@@ -261,6 +264,11 @@ fn what_paths_of_modules_lost_in_their_ring_is_said() {
     let counter = ask(json!({ "about": "dropped_ring_full" }));
     assert_eq!(counter["together"], 5, "{counter:#}");
     assert_eq!(counter["rows"][0]["count"], 2, "{counter:#}");
+    let note = ask(json!({ "about": "queued_tier" }));
+    assert_eq!(
+        (&note["together"], &note["rows"][0]["count"]),
+        (&json!(5), &json!(2))
+    );
     let path = ask(json!({ "about": "relay" }));
     let row = &path["together"][0];
     assert_eq!(
