@@ -111,15 +111,23 @@ pub(crate) fn placement(request: &Load, handler: &str) -> Result<Option<Placemen
 /// What is wrong with it.
 pub(crate) fn file(file: &str) -> Result<PathBuf, Refusal> {
     let file = PathBuf::from(file);
-    let absolute = "name the file by an absolute path; the node reads it";
     let shown = || short(&file.to_string_lossy());
-    let message = match file.metadata() {
-        _ if !file.is_absolute() => format!("`{}` is no absolute path", shown()),
+    let (message, hint) = match file.metadata() {
+        _ if !file.is_absolute() => (
+            format!("`{}` is no absolute path", shown()),
+            "name the file by an absolute path; the node reads it",
+        ),
         Ok(metadata) if metadata.is_file() => return Ok(file),
-        Ok(_) => format!("`{}` is no file", shown()),
-        Err(error) => format!("the node cannot read `{}`: {error}", shown()),
+        Ok(_) => (
+            format!("`{}` is no file", shown()),
+            "the node reads no device, pipe or folder; name a file",
+        ),
+        Err(error) => (
+            format!("the node cannot read `{}`: {error}", shown()),
+            "is it there for the user that the node runs as?",
+        ),
     };
-    Err(Refusal::usage(message, absolute))
+    Err(Refusal::usage(message, hint))
 }
 
 /// Refuses a handler's name that another has.

@@ -68,9 +68,16 @@ impl Capture {
         };
         let name = self.file.display().to_string();
         let failed = |error: io::Error| {
+            let hint = match error.kind() {
+                ErrorKind::StorageFull => {
+                    "what was written is complete so far; make room, or \
+                                           keep less: `--count`, `--seconds`, a filter"
+                }
+                _ => "is the folder there, and may you write in it?",
+            };
             Failure::new(Exit::Failed, format!("cannot write `{name}`"))
                 .because(&error)
-                .hint("is the folder there, and may you write in it?")
+                .hint(hint)
         };
         let to_stdout = self.file.as_os_str() == "-";
         if to_stdout && (face.json || io::stdout().is_terminal()) {
