@@ -77,6 +77,30 @@ fn paths_are_taken_from_in_turn() -> bool {
     world.transmit() == fair && world.transmit().is_empty()
 }
 
+/// What is due is not put off for ever by one that does not transmit, and does not run on.
+#[test]
+fn one_timer_runs_behind_a_full_queue() {
+    let mut world = World::new();
+    let full = world.queues(0);
+    for message in 0..ROOM {
+        world.offer(full, message);
+    }
+    while world.engine.turn(&mut world.around) {}
+    let timer = world.put(vec![Box::new(Busy)], None);
+    let runs = |world: &mut World| {
+        assert!(world.engine.wake(&mut world.around));
+        world
+            .engine
+            .path(timer)
+            .expect("it is there")
+            .account()
+            .runs
+    };
+    assert_eq!(runs(&mut world), 1);
+    world.transmit();
+    assert!(runs(&mut world) > 2);
+}
+
 /// No message is dropped where each makes less than half a queue: a turn, and a round, ends
 /// when the queue is half full, be it that of a path that others lead to.
 fn a_queue_that_fills_ends_the_turn() -> bool {
