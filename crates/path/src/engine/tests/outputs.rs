@@ -25,10 +25,43 @@ impl Stage<u32> for Splits {
     }
 }
 
+/// Sends half a queue of messages when it is woken, which it is once.
+struct Bursts;
+
+impl Stage<u32> for Bursts {
+    fn name(&self) -> &'static str {
+        "bursts"
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            starts: true,
+            ..Traits::default()
+        }
+    }
+
+    fn take(&mut self, message: u32, _: Direction, _: &mut Cx<'_, u32>) -> Step<u32> {
+        Step::On(message)
+    }
+
+    fn wake(&mut self, cx: &mut Cx<'_, u32>) {
+        let half = (0..ROOM / 2).map(|message| (Backward, message));
+        cx.also.extend(half);
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
 impl World {
     /// A path whose messages wait to be transmitted.
     fn queues(&mut self, parts: u32) -> PathId {
-        let id = self.put(vec![Box::new(Splits(parts))], None);
+        self.queues_of(Box::new(Splits(parts)))
+    }
+
+    fn queues_of(&mut self, stage: Box<dyn Stage<u32>>) -> PathId {
+        let id = self.put(vec![stage], None);
         let (path, ()) = self.engine.path_mut(id).expect("it is there");
         let queue = [0, 1000, 0, ROOM];
         let limits = Limits {
@@ -77,7 +110,7 @@ fn paths_are_taken_from_in_turn() -> bool {
     world.transmit() == fair && world.transmit().is_empty()
 }
 
-/// What is due is not put off for ever by one that does not transmit, and does not run on.
+/// Timers go on where nobody transmits, one at a time: the queue is emptied before the next.
 #[test]
 fn one_timer_runs_behind_a_full_queue() {
     let mut world = World::new();
@@ -99,6 +132,17 @@ fn one_timer_runs_behind_a_full_queue() {
     assert_eq!(runs(&mut world), 1);
     world.transmit();
     assert!(runs(&mut world) > 2);
+}
+
+#[test]
+fn timers_wait_behind_one_that_fills_its_queue() {
+    let mut world = World::new();
+    let [first, second] = [(); 2].map(|()| world.queues_of(Box::new(Bursts)));
+    assert!(world.engine.wake(&mut world.around));
+    assert_eq!([world.queued(first), world.queued(second)], [8, 0]);
+    world.transmit();
+    assert!(world.engine.wake(&mut world.around));
+    assert_eq!([world.queued(first), world.queued(second)], [0, 8]);
 }
 
 /// No message is dropped where each makes less than half a queue: a turn, and a round, ends
