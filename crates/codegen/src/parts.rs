@@ -94,7 +94,7 @@ pub(crate) fn add_payload(asm: &mut Assembler, bad: Label) {
     let [rest, fours, end] = [(); 3].map(|()| asm.label());
     asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
     asm.jump_if_imm(op::JLT, R3, 8, fours);
-    asm.jump_if_imm(op::JGE, R3, MAX_LINEAR + 1, bad);
+    asm.jump_if_imm(op::JGT, R3, MAX_LINEAR, bad);
     asm.jump_if_imm(op::JLT, R3, BLOCK, rest);
     asm.load(Size::D, R4, R9, context::ZERO);
     let head = asm.here();
@@ -105,9 +105,10 @@ pub(crate) fn add_payload(asm: &mut Assembler, bad: Label) {
     asm.mov(R0, R4);
     asm.alu_imm(op::ADD, R0, BLOCK);
     asm.jump_if(op::JLE, R0, R3, head);
-    // Once more, since the verifier knows that this one is long.
+    // Read again: here the verifier knows that it is 32 at least, on the other way that it is
+    // less, and would walk the rest once for each.
     asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
-    asm.jump_if_imm(op::JGE, R3, MAX_LINEAR + 1, bad);
+    asm.jump_if_imm(op::JGT, R3, MAX_LINEAR, bad);
     asm.bind(rest);
     for bytes in [16, 8, 4, 2, 1] {
         let skip = asm.label();
@@ -133,8 +134,8 @@ pub(crate) fn add_payload(asm: &mut Assembler, bad: Label) {
 /// What the loop over a payload takes at once, in bytes.
 const BLOCK: i32 = 32;
 
-/// Adds to `r5` the `bytes` bytes at index `r4`, at most [`MAX_LINEAR`], of those at `r2`.
-/// Clobbers `r0`, `r1`.
+/// Adds the `bytes` packet bytes at `r2` + `r4` to `r5`. The caller has bounded `r4` by
+/// [`MAX_LINEAR`]. Clobbers `r0`, `r1`.
 fn add_piece(asm: &mut Assembler, bad: Label, bytes: i32) {
     asm.mov(R1, R2);
     asm.alu(op::ADD, R1, R4);
@@ -325,6 +326,53 @@ mod tests {
             folded = (folded >> 16) + (folded & 0xffff);
         }
         [program == Ok(1), folded == 0xffff]
+    }
+
+    /// The sum of a payload of so many bytes; none where it is refused.
+    fn sum(len: usize) -> Option<u32> {
+        let mut asm = Assembler::new();
+        let bad = asm.label();
+        asm.mov(R6, R1);
+        hook::packet_bounds(&mut asm);
+        find_context(&mut asm, 1, bad);
+        asm.mov_imm(R1, len as i32);
+        asm.store(Size::W, R9, context::PAYLOAD_LEN, R1);
+        asm.mov(R2, R7);
+        asm.mov_imm(R5, 0);
+        add_payload(&mut asm, bad);
+        fold(&mut asm, R5, R1);
+        asm.mov(R0, R5);
+        asm.exit();
+        asm.bind(bad);
+        asm.mov_imm(R0, -1);
+        asm.exit();
+        let bytes = payload(len);
+        let found = Machine::new(1, 0, 0).run(&asm.finish(), &bytes).unwrap();
+        (found != u32::MAX).then_some(found)
+    }
+
+    fn payload(len: usize) -> Vec<u8> {
+        (0..len).map(|at| (at * 31 + at / 256 + 7) as u8).collect()
+    }
+
+    /// Each byte counts, and counts once, whatever the length.
+    #[test]
+    fn a_payload_is_summed_to_its_last_byte() {
+        for len in 0..=MAX_LINEAR as usize {
+            let words = payload(len);
+            let words = words.chunks(2).map(|pair| {
+                let [low, high] = [0, 1].map(|at| pair.get(at).copied().unwrap_or(0));
+                u32::from(u16::from_le_bytes([low, high]))
+            });
+            let expected: u32 = words.sum();
+            let found = sum(len).unwrap();
+            assert_eq!(
+                (found % 0xffff, found == 0),
+                (expected % 0xffff, expected == 0),
+                "{len} bytes"
+            );
+        }
+        assert_eq!(sum(MAX_LINEAR as usize + 1), None);
     }
 
     #[test]
