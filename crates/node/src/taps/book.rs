@@ -163,17 +163,18 @@ impl Book {
             .map_or(Ok(()), |writer| writer.write(&record))
     }
 
-    /// Begins the file anew, and puts what it held aside.
+    /// Begins the file anew, and puts what it held aside. A device holds nothing, and stays
+    /// where it is.
     fn begin_anew(&mut self) -> io::Result<Writer<Counted>> {
         if self.failed_at.is_some_and(|at| at.elapsed() < PAUSE) {
             return Err(io::Error::other("it failed a moment ago"));
         }
-        if self.held > 0 {
+        if self.held > 0 && self.path.metadata()?.is_file() {
             let mut before = self.path.clone().into_os_string();
             before.push(".1");
             rename(&self.path, before)?;
-            self.held = 0;
         }
+        self.held = 0;
         begin(&self.path, self.epoch)
     }
 
@@ -220,29 +221,64 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn what_a_failed_file_has_not_got_is_not_counted_as_written_and_what_it_has_is_kept() {
-        let dir = std::env::temp_dir().join(format!("ashway-taps-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        let path = dir.join("look.pcapng");
-        let mut book = Book {
+    fn book(path: &FsPath) -> Book {
+        Book {
             tap: "look".to_owned(),
-            path: path.clone(),
+            path: path.to_owned(),
             max_bytes: Target::MAX_BYTES,
             epoch: epoch(),
             books: Arc::default(),
-            writer: Some(begin(&path, epoch()).unwrap()),
+            writer: Some(begin(path, epoch()).unwrap()),
             held: 0,
             unsure: 0,
             failed_at: None,
-        };
-        let copied = Copied {
+        }
+    }
+
+    fn copied() -> Copied {
+        Copied {
             at: Time::default(),
             bound: Bound::Inbound,
             path: "inc".into(),
             layer: Layer::Payload,
             bytes: Box::new([7; 100]),
+        }
+    }
+
+    /// A folder of the test's own.
+    fn folder(name: &str) -> PathBuf {
+        let name = format!("ashway-taps-{name}-{}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    /// `/dev/null` is everybody's. By a link, so that a mistake moves that alone.
+    #[test]
+    fn a_device_is_not_put_aside() {
+        let dir = folder("device");
+        let path = dir.join("look.pcapng");
+        std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+        let mut book = Book {
+            max_bytes: 1000,
+            ..book(&path)
         };
+        for _ in 0..50 {
+            book.take(&copied());
+            book.flush();
+        }
+        assert_eq!(book.books.written.load(Relaxed), 50);
+        assert_eq!(std::fs::read_link(&path).unwrap(), FsPath::new("/dev/null"));
+        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1);
+        remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn what_a_failed_file_has_not_got_is_not_counted_as_written_and_what_it_has_is_kept() {
+        let dir = folder("full");
+        let path = dir.join("look.pcapng");
+        let mut book = book(&path);
+        let copied = copied();
         let counted = |book: &Book| {
             let books = &book.books;
             (books.written.load(Relaxed), books.failed.load(Relaxed))
