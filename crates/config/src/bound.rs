@@ -164,12 +164,13 @@ impl NodeGraph {
     }
 }
 
-/// What was created, of which `is_bound` knows whether it is [bound](NodeGraph::bound).
+/// Refuses [`order`](attr::ORDER) on a path that is not [bound](NodeGraph::bound) to a handler,
+/// where nobody reads it.
 ///
 /// # Errors
 ///
-/// It is not, and says which of its messages keep their [order](attr::ORDER): nobody asks it.
-pub fn keeps_order(
+/// It is there, and the path is not bound.
+pub fn refuse_unused_order(
     created: Created<Message>,
     is_bound: impl FnOnce() -> bool,
 ) -> Result<Created<Message>, NotCreated> {

@@ -72,7 +72,7 @@ mod tests;
 
 pub use ashway_path::problem::suggest;
 pub use attributes::{attr, attribute, faults, share};
-pub use bound::{Asked, NotBound, keeps_order};
+pub use bound::{Asked, NotBound, refuse_unused_order};
 pub use difference::{Act, Difference, Facts, Mistake, Step, What, difference};
 pub use entrances::Entrance;
 pub use files::{Claim, create, open, open_or_pipe};

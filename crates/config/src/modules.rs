@@ -30,7 +30,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::attributes::{MOST_QUEUED, attr, set_faults, set_limits, set_order, set_share};
-use crate::bound::{Asked, keeps_order};
+use crate::bound::{Asked, refuse_unused_order};
 use crate::bug::{self, Bug};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::entrances::Entrance;
@@ -238,7 +238,7 @@ impl NodeGraph {
     /// Which module could not take part, and why.
     pub fn create_long(&self, path: &LongPath) -> Result<Created<Message>, NotCreated> {
         let created = self.create_at(&path.name, &path.from, path.attrs.clone())?;
-        keeps_order(created, || self.bound(&Asked::long(path)).is_ok())
+        refuse_unused_order(created, || self.bound(&Asked::long(path)).is_ok())
     }
 
     /// Where messages come to a path: each end of it at an interface, with what its

@@ -615,12 +615,18 @@ fn a_path_from_a_handler_is_bound_to_it_in_both_forms() {
 #[test]
 fn order_is_for_paths_that_are_bound_to_a_handler() {
     let handler = "[iface.a]\n[handler.h]\nfile = \"/bin/sh\"\n";
-    let long = |more: &str| {
+    let text = |more: &str| {
         let attrs = format!("pathname = \"udp/eth:a\", order = \"path\"{more}");
-        codes(&format!(
+        format!(
             "{handler}[path.p]\nfrom = \"handler:h\"\nmatch = \"dst port 7\"\nattrs = {{ {attrs} }}"
-        ))
+        )
     };
-    assert_eq!(long(""), [""; 0]);
-    assert_eq!(long(", ttl = 3"), ["no_path"]);
+    assert!(read(&text("")).is_ok());
+    let unbound = text(", ttl = 3");
+    let errors = read(&unbound).unwrap_err();
+    let [error] = errors.list() else {
+        panic!("{:?}", errors.list());
+    };
+    assert!(error.message.contains("attribute `order`"), "{error:?}");
+    assert_eq!(&unbound[error.span.clone().unwrap()], "\"path\"");
 }

@@ -17,7 +17,7 @@ use super::dispatch;
 use super::node_path::Attachment;
 use super::{Node, Owner};
 use crate::request::Refusal;
-use ashway_config::{Asked, LongPath, PathConfig, Tier, keeps_order};
+use ashway_config::{Asked, LongPath, PathConfig, Tier, refuse_unused_order};
 use ashway_worker::activation::ROW;
 use ashway_worker::plan::HandlerId;
 
@@ -98,8 +98,8 @@ impl Node {
         } else {
             self.graph.create_unlogged(&name, &from, attrs)
         };
-        let kept = created.and_then(|created| keeps_order(created, || bound.is_ok()));
-        let mut created = kept.map_err(|failed| {
+        let checked = created.and_then(|created| refuse_unused_order(created, || bound.is_ok()));
+        let mut created = checked.map_err(|failed| {
             let message = format!("{}: {}", failed.what(), failed.because);
             Refusal::usage(message, failed.hint)
         })?;

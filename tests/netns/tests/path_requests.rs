@@ -154,10 +154,13 @@ fn what_keeps_a_handlers_path_in_the_user_tier_is_named() {
     let rig = Rig::new("path-why", RigOptions::default()).unwrap();
     let config = Config::on_b0("native").handler("counter").unwrap();
     let node = rig.node(config).start().unwrap();
-    let create = json!({
+    let mut create = json!({
         "request": "create", "module": "handler:counter", "name": "hops",
-        "attrs": { "local": "10.7.0.2:7777", "pathname": "udp/eth:b0", "ttl": 9 },
+        "attrs": { "local": "10.7.0.2:7777", "pathname": "udp/eth:b0", "ttl": 9, "order": "path" },
     });
+    let refused = control(&node, &create).unwrap_err().to_string();
+    assert!(refused.contains("attribute `order`"), "{refused}");
+    create["attrs"].as_object_mut().unwrap().remove("order");
     let created = control(&node, &create).unwrap();
     let promotion = &created["created"][0]["promotion"];
     let because = promotion["because"].as_str().unwrap();
