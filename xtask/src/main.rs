@@ -35,7 +35,7 @@ usage: cargo xtask COMMAND
 
   handlers [--out DIR]  build apps/handlers/*.c to DIR/*.wasm and the
                         applications beside them (default: target/handlers)
-  check                 format, lints and unit tests: what to run before a commit
+  check                 format, lints, unit tests, examples: what to run before a commit
   programs              build apps/programs, apps/rust and apps/zlib to
                         target/programs, as handlers and as ordinary programs
   wast [--tier kernel|user|interpreter] [--json FILE] [SCRIPT...]
@@ -47,7 +47,7 @@ usage: cargo xtask COMMAND
   hostile               every handler of tests/hostile on a node beside a victim,
                         in both tiers (./test takes one in eight)
   corpora               fetch captures of others to target/corpora, once
-  tally LOG SKIPS       what ./test came to: passed, failed, skipped and why
+  tally LOG SKIPS       what ./test came to: passed, failed and where, skipped and why
   replay                captures of others, every frame at every length, through
                         every module and program (./test: a share of them)
   bless                 write the golden files anew

@@ -199,6 +199,7 @@ impl RunError {
     /// The same, for a request.
     pub(crate) fn refusal(&self) -> Refusal {
         let (message, causes, hint) = self.report();
+        // The exit codes of the command.
         let code = match self.exit_code() {
             2 => Code::Usage,
             3 => Code::HandlerRefused,

@@ -16,7 +16,7 @@ use ashway_worker::shadow::Compared;
 #[derive(Debug)]
 pub(super) struct NodePath {
     pub(super) name: Arc<str>,
-    /// The module that it was created from, by its number in the registry.
+    /// The module that it was created from, by its place in the registry's list of modules.
     pub(super) from: u16,
     /// The domain that it belongs to.
     pub(super) domain: Option<Arc<str>>,

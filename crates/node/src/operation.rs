@@ -1,7 +1,8 @@
 //! One operation: a request that the node finishes later, and who is told how it has ended.
 //!
 //! What it waits for is in the [table](super::operations), which knows every kind. Who
-//! begins an operation, and who goes on with it, knows this and no other kind.
+//! begins an operation, and who goes on with it, knows this and no
+//! other kind. What it prints of its end is here, too: the lines of an `apply` and of a start.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -154,10 +154,9 @@ fn why_path(places: &FilePlaces<'_>, status: &Status, path: &Path) -> WhyPath {
     }
 }
 
-/// What all paths of modules have counted that none of them counts by itself: all but
-/// what they received and what became of it, and what a relay's program notes; and of that
-/// what was lost on the way to them, in the ring that is all paths' or because no place in it
-/// is so long. 0 if `only` is none of them.
+/// What all paths of modules have counted together and none of them by itself: neither what
+/// they received and what became of it, nor a relay's notes, but what was lost in the ring that
+/// they share, or was too long for a slot of it. 0 if `only` is none of them.
 fn together(only: Option<&str>, status: &Status, count: Count) -> u64 {
     let of_modules = || status.paths.iter().filter(|path| path.bound.is_none());
     if only.is_some_and(|only| of_modules().all(|path| name(path) != only)) {

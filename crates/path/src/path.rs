@@ -383,7 +383,7 @@ impl<M> Path<M> {
     }
 
     /// The host's stack did not take a message that the path has ended as passed: its fate
-    /// is [`Count::DroppedPassFailed`].
+    /// is [`Count::DroppedPassFailed`]. Whoever looks between the two sees it as passed.
     ///
     /// # Panics
     ///

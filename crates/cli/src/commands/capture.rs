@@ -24,6 +24,10 @@ use crate::failure::{Exit, Failure};
 /// Most bytes of a frame that are kept.
 const SNAPLEN: u32 = 262_144;
 
+/// What is said where the disk is full.
+const NO_ROOM: &str = "the last packet may be cut off; make room, or keep less: `--count`, \
+                       `--seconds`, a filter";
+
 /// Write messages into a capture file, with what became of them
 ///
 /// The file is pcapng: each frame as it came (inbound), with the fate of its message
@@ -69,10 +73,7 @@ impl Capture {
         let name = self.file.display().to_string();
         let failed = |error: io::Error| {
             let hint = match error.kind() {
-                ErrorKind::StorageFull => {
-                    "what was written is complete so far; make room, or \
-                                           keep less: `--count`, `--seconds`, a filter"
-                }
+                ErrorKind::StorageFull => NO_ROOM,
                 _ => "is the folder there, and may you write in it?",
             };
             Failure::new(Exit::Failed, format!("cannot write `{name}`"))

@@ -1,4 +1,4 @@
-//! What is said of an `apply`: answers, refusals, and lines of the node's own.
+//! What is said of an `apply`: answers and refusals.
 
 use std::fmt::Write as _;
 use std::path::Path as FsPath;

@@ -16,8 +16,8 @@ pub struct Reason {
 }
 
 /// What to do where an interface that was to be sent by is not there.
-const IFACE_DOWN: &str = "`ashway status` says which; `ip link set IFACE up`, or if it was deleted \
-                          and made anew, start the node again";
+const IFACE_DOWN: &str = "`ashway status` says which; `ip link set IFACE up`; one that was deleted \
+                          is taken again when it is there under its name";
 
 /// The reason behind a counter.
 #[must_use]
@@ -63,7 +63,7 @@ pub const fn reason(count: Count) -> Reason {
             "was kept for later: as a part of a larger message, or as a shell's command, or because \
              a module of kind `fault` delays it",
             "match",
-            "nothing to do: its fate is counted later",
+            "nothing to do: of what comes of it the fate is counted with that",
         ),
         Count::AbortedDirty => (
             "was dropped: the handler was stopped after it had changed the message, so \
@@ -160,8 +160,8 @@ pub const fn reason(count: Count) -> Reason {
         Count::DroppedPassFailed => (
             "was dropped: the user tier could not give it back to the host",
             "tier",
-            "the host's queues were full or the interface is down; the kernel tier passes without \
-             a copy",
+            "the host's queues were full, the interface is down, or at TCX the message was for \
+             another host; the kernel tier passes without a copy",
         ),
         Count::DroppedNoHeadroom => (
             "was dropped: there is no room in front of it for a header, or to mark it as a reply",
@@ -187,9 +187,11 @@ pub const fn reason(count: Count) -> Reason {
             IFACE_DOWN,
         ),
         Count::QueuedTier => (
-            "went to the user tier, where the path runs",
+            "went to the user tier: the path runs there, or of a relay the message is the first of \
+             a sender or has a next hop that is not known yet",
             "tier",
-            "`ashway path promote PATH` moves it to the kernel tier, or says why it cannot",
+            "nothing to do if `ashway status` has the path in the kernel tier; else `ashway path \
+             promote PATH` moves it there, or says why it cannot",
         ),
         Count::QueuedBusy => (
             "went to the user tier because the handler was busy on another CPU for longer than a \
@@ -206,8 +208,8 @@ pub const fn reason(count: Count) -> Reason {
         Count::QueuedOrder => (
             "went to the user tier because earlier messages of its flow, or of its path, were there",
             "tier",
-            "nothing to do if they are to keep their order; `order = \"none\"` of a handler that \
-             needs none lets them overtake each other",
+            "nothing to do if they are to keep their order; `order = \"none\"` of a path that is \
+             bound to a handler lets them overtake each other",
         ),
         Count::QueuedRoom => (
             "went to the user tier because its frame has less room behind it than its handler may \

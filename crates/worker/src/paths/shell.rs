@@ -75,8 +75,8 @@ struct Outgoing {
 enum Destination {
     /// Out of the interface that is written in the message.
     Send,
-    /// To the host's stack, as if it had never been here: a message that was received, and that
-    /// this path, if one, has counted as passed.
+    /// A message that was received, back to the host's stack. This path, if there is one, has
+    /// counted it as passed.
     Back(Option<PathId>),
     /// To the host's stack: a message that a path has originated.
     Host,

@@ -342,6 +342,7 @@ fn in_order(gro: bool) {
     assert_eq!(shown["received"], 2 * sent, "{shown:#}");
     assert_eq!(shown["balanced"], true, "{shown:#}");
     let notes = &shown["kernel"]["notes"];
+    assert_eq!(shown["notes"], *notes, "{shown:#}");
     let queued = notes["queued_tier"].as_u64().unwrap();
     println!("gro {gro}: {sent} there and back, {notes}");
     assert!(queued > 0 && queued < 2 * sent, "{shown:#}");
