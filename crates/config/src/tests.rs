@@ -628,5 +628,5 @@ fn order_is_for_paths_that_are_bound_to_a_handler() {
         panic!("{:?}", errors.list());
     };
     assert!(error.message.contains("attribute `order`"), "{error:?}");
-    assert_eq!(&unbound[error.span.clone().unwrap()], "\"path\"");
+    assert_eq!(&unbound[error.span.clone().unwrap()], "order");
 }
