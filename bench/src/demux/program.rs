@@ -21,8 +21,8 @@ pub(super) const PORT: u16 = 7777;
 /// Bytes of the key: address, port, two of padding.
 pub(super) const KEY_BYTES: u32 = 8;
 
-/// The map of the bare program.
-const BARE: MapRef = MapRef::Shape(u32::MAX);
+/// The map of the bare program, which is no shape's.
+const BARE: MapRef = MapRef::Shape(SPARES - 1);
 
 /// Which keys are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -295,5 +295,23 @@ impl Maps {
             maps: &fixups,
             btf: None,
         })?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    fn all_programs_load_and_find_their_paths() {
+        if ashway_rig::skip_unless_root() {
+            return;
+        }
+        for paths in [1, 1000] {
+            for case in [Case::Uniform, Case::Hot] {
+                Programs::load(paths, case).unwrap().check().unwrap();
+            }
+        }
     }
 }
