@@ -107,6 +107,12 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
             say(&format!("  because {because}"));
         }
     }
+    let passes_by_lo = |rung| matches!(rung, Rung::Tcx | Rung::Packet);
+    if facts.iter().any(|(_, choice)| passes_by_lo(choice.rung))
+        && Iface::by_name("lo").is_ok_and(|lo| !lo.up)
+    {
+        say("lo is down: what the user tier passes to the host is lost; `ip link set lo up`");
+    }
     let mut ifaces = Vec::new();
     let mut xdp_ports = Vec::new();
     let mut packet_ports = Vec::new();

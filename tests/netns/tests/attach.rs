@@ -66,6 +66,27 @@ fn auto_takes_a_veth_at_tcx_and_leaves_it_as_it_is() {
     assert_free(&rig, "b0");
 }
 
+/// At TCX, and with packet sockets, it is by `lo` that the user tier passes.
+#[test]
+fn a_node_that_cannot_pass_by_lo_says_so() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = stock("lo");
+    for (attach, lo, says) in [
+        ("tcx", "up", false),
+        ("tcx", "down", true),
+        ("packet", "down", true),
+        ("xdp", "down", false),
+    ] {
+        ip(rig.command_b("ip"), &format!("link set lo {lo}"));
+        let node = rig.node(Config::on_b0(attach)).start().unwrap();
+        let said = node.output().contains("lo is down: ");
+        assert_eq!(said, says, "{attach}, lo {lo}: {}", node.output());
+        node.stop().unwrap();
+    }
+}
+
 /// What one interface asks for is what all of the node have; and what TCX cannot do keeps a
 /// node at XDP.
 #[test]
