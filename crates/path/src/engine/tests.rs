@@ -45,12 +45,12 @@ impl Stage<u32> for Plain {
     }
 }
 
-/// Has something to do at any time.
-struct Busy;
+/// Does this when it is woken, for the first time at once.
+struct Woken(fn(&mut Cx<'_, u32>));
 
-impl Stage<u32> for Busy {
+impl Stage<u32> for Woken {
     fn name(&self) -> &'static str {
-        "busy"
+        "woken"
     }
 
     fn traits(&self) -> Traits {
@@ -65,12 +65,17 @@ impl Stage<u32> for Busy {
     }
 
     fn wake(&mut self, cx: &mut Cx<'_, u32>) {
-        *cx.wake_at = Some(cx.now);
+        (self.0)(cx);
     }
 
     fn as_any(&mut self) -> &mut dyn std::any::Any {
         self
     }
+}
+
+/// Has something to do at any time.
+fn busy() -> Box<dyn Stage<u32>> {
+    Box::new(Woken(|cx| *cx.wake_at = Some(cx.now)))
 }
 
 /// What leaves the first path goes on to the second, with a ticket; the thread has half of
@@ -283,7 +288,7 @@ fn an_opened_share_is_looked_at() -> bool {
 fn waking_ends() -> bool {
     let mut world = World::new();
     for _ in 0..3 {
-        world.put(vec![Box::new(Busy)], None);
+        world.put(vec![busy()], None);
     }
     let begin = world.around.now;
     world.engine.wake(&mut world.around);

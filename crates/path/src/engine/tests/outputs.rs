@@ -26,32 +26,11 @@ impl Stage<u32> for Splits {
 }
 
 /// Sends half a queue of messages when it is woken, which it is once.
-struct Bursts;
-
-impl Stage<u32> for Bursts {
-    fn name(&self) -> &'static str {
-        "bursts"
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            starts: true,
-            ..Traits::default()
-        }
-    }
-
-    fn take(&mut self, message: u32, _: Direction, _: &mut Cx<'_, u32>) -> Step<u32> {
-        Step::On(message)
-    }
-
-    fn wake(&mut self, cx: &mut Cx<'_, u32>) {
+fn bursts() -> Box<dyn Stage<u32>> {
+    Box::new(Woken(|cx| {
         let half = (0..ROOM / 2).map(|message| (Backward, message));
         cx.also.extend(half);
-    }
-
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
-        self
-    }
+    }))
 }
 
 impl World {
@@ -119,7 +98,7 @@ fn one_timer_runs_behind_a_full_queue() {
         world.offer(full, message);
     }
     while world.engine.turn(&mut world.around) {}
-    let timer = world.put(vec![Box::new(Busy)], None);
+    let timer = world.put(vec![busy()], None);
     let runs = |world: &mut World| {
         assert!(world.engine.wake(&mut world.around));
         world
@@ -137,7 +116,7 @@ fn one_timer_runs_behind_a_full_queue() {
 #[test]
 fn timers_wait_behind_one_that_fills_its_queue() {
     let mut world = World::new();
-    let [first, second] = [(); 2].map(|()| world.queues_of(Box::new(Bursts)));
+    let [first, second] = [(); 2].map(|()| world.queues_of(bursts()));
     assert!(world.engine.wake(&mut world.around));
     assert_eq!([world.queued(first), world.queued(second)], [8, 0]);
     world.transmit();
