@@ -1,11 +1,13 @@
 //! `ashway doctor`: what this host can do, what follows, and how to get more.
 //!
 //! Looking ([`run`]) and judging are apart: the judgement is a function of what
-//! was found, so it is tested on hosts nobody has here. Nothing is attached and
-//! nothing fails for lack of privilege: what cannot be seen is a line that says
-//! so.
+//! was found, so it is tested on hosts nobody has here. Unless it is to
+//! [measure](Measuring), nothing is attached; and nothing fails for lack of privilege: what
+//! cannot be seen is a line that says so.
 
 mod checks;
+mod measure;
+mod measured;
 mod rungs;
 #[cfg(test)]
 mod tests;
@@ -19,15 +21,18 @@ use ashway_node::rung::{Means, cost};
 use serde_json::{Value, json};
 
 use checks::Check;
+use measure::Measured;
+pub use measure::Measuring;
 use rungs::Standing;
 
 /// Looks at this process, this kernel, and the interfaces named, or at all but
 /// `lo` if none is. Takes some ms, up to 20 ms more for each veth.
 ///
 /// Where the process may, one probe frame of 60 bytes is sent out of each veth
-/// that is up and free of XDP ([`iface::veth_peer_takes_xdp_tx`]).
+/// that is up and free of XDP ([`iface::veth_peer_takes_xdp_tx`]). With `measuring` each
+/// interface that is up is held by a node without paths for a while.
 #[must_use]
-pub fn run(ifaces: &[String]) -> Report {
+pub fn run(ifaces: &[String], measuring: Option<&Measuring>) -> Report {
     let probe = Probe::run();
     let may_send = probe.has(Feature::Xdp);
     let names = if ifaces.is_empty() {
@@ -35,7 +40,13 @@ pub fn run(ifaces: &[String]) -> Report {
     } else {
         ifaces.to_vec()
     };
-    let seen = names.into_iter().map(|name| look(name, may_send)).collect();
+    let mut seen: Vec<_> = names.into_iter().map(|name| look(name, may_send)).collect();
+    if let Some(how) = measuring {
+        for found in seen.iter_mut().filter_map(|seen| seen.found.as_mut().ok()) {
+            let measured = measure::measure(&found.iface.name, how);
+            found.measured = Some(measured.map_err(|error| error.to_string()));
+        }
+    }
     Report::of(probe, find_tool("nft"), seen, !ifaces.is_empty())
 }
 
@@ -52,6 +63,8 @@ struct IfaceFacts {
     tcx: Vec<Owner>,
     /// `None` if it was not tried.
     takes_xdp_tx: Option<Result<bool, String>>,
+    /// `None` if that was not asked for.
+    measured: Option<Result<Measured, String>>,
 }
 
 /// What was found and what it means.
@@ -65,6 +78,13 @@ pub struct Report {
     seen: Vec<Seen>,
     /// Whether somebody asked for just these interfaces.
     named: bool,
+}
+
+/// Lines that belong together.
+struct Group<'a> {
+    title: String,
+    checks: Vec<Check>,
+    measured: Option<&'a Result<Measured, String>>,
 }
 
 impl Report {
@@ -94,7 +114,12 @@ impl Report {
             write(&mut text, format_args!("; to climb: {climb}"));
         }
         text.push('\n');
-        for (title, checks) in self.groups() {
+        for Group {
+            title,
+            checks,
+            measured,
+        } in self.groups()
+        {
             write(&mut text, format_args!("\n{title}\n"));
             let width = checks.iter().map(|c| c.name.len()).max().unwrap_or(0);
             for check in checks {
@@ -104,6 +129,11 @@ impl Report {
                     &mut text,
                     format_args!("  {mark:<8}  {name:<width$}  {detail}\n"),
                 );
+            }
+            match measured {
+                None => {}
+                Some(Ok(measured)) => text += &measured.render(),
+                Some(Err(why)) => write(&mut text, format_args!("  not measured: {why}\n")),
             }
         }
         text
@@ -126,8 +156,11 @@ impl Report {
     ///     "auto": { "mode": "native|tcx|packet", "because": S },
     ///     "costs": { "tcx": S, "xdp": S, "generic": S, "packet": S },
     ///     "xdp_program": PROGRAM|null, "tcx_programs": [PROGRAM],
-    ///     "veth_peer_takes_xdp_tx": B|null }] }
+    ///     "veth_peer_takes_xdp_tx": B|null, "measured": [WAY]|null }] }
     /// CHECK = "name": S, "state": "ok|degraded|missing", "detail": S
+    /// WAY = { "attach": S|null (nobody), "refused": S|null, "mtu_bytes": N|null,
+    ///     "offloads": { ... }|null, "rounds": [{ "seconds": F, "frames": N, "bytes": N,
+    ///                              "program_runs": N|null, "program_ns": N|null }] }
     /// PROGRAM = { "id": N, "name": S|null, "uid": N|null, "pid": N|null, "is_ashway": B }
     /// ```
     #[must_use]
@@ -185,24 +218,23 @@ impl Report {
         }
     }
 
-    fn groups(&self) -> Vec<(String, Vec<Check>)> {
+    fn groups(&self) -> Vec<Group<'_>> {
+        let group = |title: &str, checks| Group {
+            title: title.to_owned(),
+            checks,
+            measured: None,
+        };
         let features = self.probe.features.iter();
+        let features = features.map(|(f, state)| checks::feature(&self.probe, *f, state));
+        let capabilities = self.probe.capabilities.iter();
+        let capabilities = capabilities.map(|it| checks::capability(&self.probe, it));
         let mut groups = vec![
-            (
-                format!("kernel {}", self.probe.release),
-                features
-                    .map(|(f, state)| checks::feature(&self.probe, *f, state))
-                    .collect(),
+            group(
+                &format!("kernel {}", self.probe.release),
+                features.collect(),
             ),
-            (
-                "capabilities".to_owned(),
-                self.probe
-                    .capabilities
-                    .iter()
-                    .map(|capability| checks::capability(&self.probe, capability))
-                    .collect(),
-            ),
-            ("tools".to_owned(), vec![checks::nft(self.nft.as_deref())]),
+            group("capabilities", capabilities.collect()),
+            group("tools", vec![checks::nft(self.nft.as_deref())]),
         ];
         for seen in &self.seen {
             let title = match &seen.found {
@@ -211,7 +243,12 @@ impl Report {
                 }
                 _ => format!("interface {}", seen.name),
             };
-            groups.push((title, checks::iface(&self.probe, &self.means, seen)));
+            let found = seen.found.as_ref().ok();
+            groups.push(Group {
+                title,
+                checks: checks::iface(&self.probe, &self.means, seen),
+                measured: found.and_then(|found| found.measured.as_ref()),
+            });
         }
         groups
     }
@@ -226,6 +263,7 @@ impl Report {
             xdp,
             tcx,
             takes_xdp_tx,
+            measured,
         }) = &seen.found
         else {
             return json!({ "name": seen.name, "found": false, "checks": checks });
@@ -258,6 +296,7 @@ impl Report {
             "xdp_program": program.map(program_json),
             "tcx_programs": tcx.iter().map(program_json).collect::<Vec<_>>(),
             "veth_peer_takes_xdp_tx": takes_xdp_tx,
+            "measured": measured.as_ref().and_then(|it| it.as_ref().ok()).map(Measured::to_json),
             "checks": checks,
         })
     }
@@ -287,6 +326,7 @@ fn look(name: String, may_send: bool) -> Seen {
                 }),
                 iface,
                 xdp,
+                measured: None,
             }
         });
     Seen { name, found }

@@ -10,7 +10,8 @@
 //!   [`ashway_memory`].
 //! * [`attach`]: links; [`owner()`] and [`detach_ashway`]: who holds an
 //!   interface.
-//! * [`iface`] and [`probe`]: facts about interfaces and the kernel.
+//! * [`iface`] and [`probe`]: facts about interfaces and the kernel; [`RunTimes`]: how long
+//!   programs run.
 //!
 //! Sources are the kernel's own: `include/uapi/linux/bpf.h` and `kernel/bpf/`
 //! of Linux 6.18. Capabilities are named where they are needed.
@@ -28,6 +29,7 @@ mod netlink;
 mod news;
 mod owner;
 pub mod probe;
+mod run_time;
 pub mod shared;
 mod sys;
 mod test_run;
@@ -42,4 +44,5 @@ pub use netlink::XdpMode;
 pub use news::News;
 pub use owner::{DetachError, Detached, Owner, Process, detach_ashway, owner, tcx_owners};
 pub use probe::{Feature, Probe};
+pub use run_time::{RunTime, RunTimes};
 pub use test_run::{TestResult, TestRun, XdpContext};

@@ -215,7 +215,7 @@ fn name_of(info: &ProgramInfo) -> String {
     String::from_utf8_lossy(&info.name[..end.unwrap_or(info.name.len())]).into_owned()
 }
 
-fn program_by_id(id: u32) -> io::Result<ProgramInfo> {
+pub(crate) fn program_by_id(id: u32) -> io::Result<ProgramInfo> {
     program_info(by_id(Command::ProgGetFdById, id)?.as_fd())
 }
 

@@ -32,6 +32,7 @@ pub(crate) enum Command {
     LinkUpdate = 29,
     LinkGetFdById = 30,
     LinkGetNextId = 31,
+    EnableStats = 32,
     LinkDetach = 34,
 }
 
@@ -178,6 +179,13 @@ pub(crate) struct ProgQuery {
     pub(crate) link_ids: u64,
     pub(crate) link_attach_flags: u64,
     pub(crate) revision: u64,
+}
+
+/// `BPF_ENABLE_STATS`; 0 is `BPF_STATS_RUN_TIME`.
+#[derive(Default)]
+#[repr(C)]
+pub(crate) struct EnableStats {
+    pub(crate) kind: u32,
 }
 
 /// `BPF_LINK_CREATE`.

@@ -3,6 +3,7 @@
 
 use std::path::Path as FsPath;
 
+use ashway_kernel::iface::Offloads;
 use ashway_kernel::probe::{Capability, State};
 use ashway_kernel::{Feature, Iface, Owner, Probe};
 use serde_json::{Value, json};
@@ -154,7 +155,7 @@ pub(super) fn iface(probe: &Probe, means: &Means, seen: &Seen) -> Vec<Check> {
         tcx_hook(probe, name, tcx),
     ];
     if iface.is_veth {
-        checks.push(replies(probe, found));
+        checks.push(replies(probe, choice.rung, found));
     }
     let ways = WAYS.into_iter();
     checks.extend(
@@ -239,8 +240,16 @@ fn tcx_hook(probe: &Probe, name: &str, tcx: &[Owner]) -> Check {
     Check::new("TCX hook", mark, detail)
 }
 
-fn replies(probe: &Probe, found: &IfaceFacts) -> Check {
+/// How what is answered under XDP leaves a veth.
+fn replies(probe: &Probe, rung: Rung, found: &IfaceFacts) -> Check {
     let name = "replies";
+    if matches!(rung, Rung::Tcx | Rung::Packet) {
+        let asks_nothing = format!(
+            "by redirect or socket at {}: the veth's peer need not take XDP_TX",
+            rung.name()
+        );
+        return Check::new(name, Mark::Ok, asks_nothing);
+    }
     match &found.takes_xdp_tx {
         Some(Ok(true)) => Check::new(
             name,
@@ -303,19 +312,19 @@ pub(super) fn capability(probe: &Probe, capability: &Capability) -> Check {
 
 /// What the driver does for the host's own traffic now, and with XDP.
 fn offloads(iface: &Iface) -> Check {
-    let word = |on| if on { "on" } else { "off" };
-    let now = iface.offloads;
     let features: Option<Vec<_>> = iface.xdp_features.map(|xdp| xdp.names().collect());
     let features = match features.as_deref() {
         None => "not told by this kernel".to_owned(),
         Some([]) => "nothing".to_owned(),
         Some(names) => names.join(" "),
     };
-    let detail = format!(
-        "TSO {}, GRO {}, LRO {}; of XDP the driver does: {features}",
-        word(now.tso),
-        word(now.gro),
-        word(now.lro),
-    );
+    let now = words(iface.offloads);
+    let detail = format!("{now}; of XDP the driver does: {features}");
     Check::new("offloads", Mark::Ok, detail)
+}
+
+pub(super) fn words(offloads: Offloads) -> String {
+    let word = |on| if on { "on" } else { "off" };
+    let Offloads { tso, gro, lro } = offloads;
+    format!("TSO {}, GRO {}, LRO {}", word(tso), word(gro), word(lro))
 }

@@ -64,6 +64,7 @@ fn veth(takes_xdp_tx: Option<Result<bool, String>>, xdp: Option<Owner>) -> Seen 
             xdp: Ok(xdp),
             tcx: Vec::new(),
             takes_xdp_tx,
+            measured: None,
         }),
     }
 }
@@ -264,7 +265,7 @@ fn programs_before_ours_at_tcx_are_named() {
 
 #[test]
 fn this_host_can_be_examined() {
-    let report = run(&["lo".to_owned()]);
+    let report = run(&["lo".to_owned()], None);
     let json = report.to_json();
     println!("{}\n{json:#}", report.render());
     assert!(json["rung"]["name"].is_string());
@@ -272,4 +273,76 @@ fn this_host_can_be_examined() {
         json["kernel"]["features"].as_array().unwrap().len(),
         Feature::ALL.len()
     );
+}
+
+#[test]
+fn what_was_measured_is_a_table_of_medians() {
+    let host = |mtu| {
+        let offloads = Offloads {
+            tso: true,
+            gro: false,
+            lro: false,
+        };
+        Some(measure::Host { mtu, offloads })
+    };
+    let window = |frames, time: Option<(u64, u64)>| measure::Window {
+        seconds: 2.0,
+        frames,
+        bytes: 1000 * frames,
+        program: time.map(|(ns, runs)| ashway_kernel::RunTime { ns, runs }),
+    };
+    let way = |word, windows, host, refused: Option<&str>| measure::Way {
+        word,
+        windows,
+        host,
+        refused: refused.map(str::to_owned),
+    };
+    let silent = vec![window(0, None)];
+    let times = [(4000, 100, 10), (2000, 300, 10), (9000, 80, 1)];
+    let busy = times.map(|(frames, ns, runs)| window(frames, Some((ns, runs))));
+    let mut measured = Measured {
+        window: std::time::Duration::from_secs(2),
+        ways: vec![
+            way(None, silent.clone(), host(9000), None),
+            way(Some("xdp"), busy.to_vec(), host(1500), None),
+            way(Some("tcx"), Vec::new(), None, Some("it is held by X")),
+        ],
+    };
+    let text = measured.render();
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[0].contains("3 rounds of 2 s"), "{text}");
+    let cells = |line: &str| {
+        let cells = line.split("  ").map(str::trim);
+        cells
+            .filter(|cell| !cell.is_empty())
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        cells(lines[2]),
+        ["(nobody)", "0 (0-0)", "0 (0-0)", "-", "-", "as before"]
+    );
+    assert_eq!(
+        cells(lines[3]),
+        [
+            "xdp",
+            "16 (8-36)",
+            "2000 (1000-4500)",
+            "1000 (1000-1000)",
+            "30 (10-80)",
+            "MTU 1500 (was 9000)",
+        ]
+    );
+    assert_eq!(
+        cells(lines[4]),
+        ["tcx", "-", "-", "-", "-", "refused: it is held by X"]
+    );
+    assert_eq!(lines.len(), 5, "{text}");
+    // Where nothing came, nothing is known.
+    measured.ways.truncate(1);
+    let text = measured.render();
+    assert!(text.ends_with("of what the traffic would lose\n"), "{text}");
+    let json = measured.to_json();
+    assert_eq!(json[0]["rounds"][0]["program_ns"], Value::Null);
+    assert_eq!(json[0]["mtu_bytes"], 9000);
 }
