@@ -13,6 +13,7 @@ pub mod bindings;
 pub mod breaker;
 pub mod budget;
 pub mod bug;
+pub mod capture;
 pub mod channels;
 pub mod clock;
 pub mod counters;

@@ -1,7 +1,7 @@
 //! Messages out of captures, and captures out of verdicts.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom};
+use std::io::BufWriter;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path as FsPath;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use ashway_abi::Verdict;
 use ashway_config as config;
 use ashway_trial::Activation;
 use ashway_wire::{Datagram, Malformed, Message, make_reply};
-use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
-use pcap_file::pcapng::{Block, PcapNgReader};
+use ashway_worker::capture::{CaptureReader, CapturedFrame};
+use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::{DataLink, TsResolution};
 
 use crate::failure::{Exit, Failure};
@@ -177,124 +177,28 @@ pub(in crate::commands) fn read(file: &FsPath, layer: Layer) -> Result<Capture, 
         failure.file = Some(shown);
         failure
     };
-    let mut opened = config::open_or_pipe(file).map_err(|error| unreadable(&error))?;
-    // It is read from its start twice.
-    let is_file = opened.metadata().is_ok_and(|metadata| metadata.is_file());
-    if !is_file {
-        return Err(unreadable(&"it is no file that can be read twice").hint(CAPTURE));
-    }
-    let mut magic = [0; 4];
-    let start = opened.read_exact(&mut magic);
-    start.map_err(|_| unreadable(&"it is too short for a capture").hint(CAPTURE))?;
-    let back = opened.seek(SeekFrom::Start(0));
-    back.map_err(|error| unreadable(&error))?;
-    let reader = BufReader::new(opened);
-    let broken = |error: pcap_file::PcapError| unreadable(&in_words(&error)).hint(CAPTURE);
-    if magic == [0x0a, 0x0d, 0x0d, 0x0a] {
-        let mut reader = PcapNgReader::new(reader).map_err(broken)?;
-        Ok(read_blocks(&mut reader, layer))
-    } else {
-        let mut reader = PcapReader::new(reader).map_err(broken)?;
-        let link = reader.header().datalink;
-        if link != DataLink::ETHERNET {
-            return Err(unreadable(&link_words(link)).hint(CAPTURE));
+    let opened = config::open_or_pipe(file).map_err(|error| unreadable(&error))?;
+    let reader = CaptureReader::new(opened);
+    let mut reader = reader.map_err(|because| unreadable(&because).hint(CAPTURE))?;
+    let mut capture = Capture::default();
+    let mut frame = Vec::new();
+    loop {
+        match reader.next(&mut frame) {
+            Ok(Some(CapturedFrame { time, bytes })) => {
+                let frame = Packet::frame(time, frame.clone(), bytes, layer);
+                capture.packets.push(frame);
+            }
+            Ok(None) => return Ok(capture),
+            Err(broken) => {
+                capture.broken = Some(broken);
+                return Ok(capture);
+            }
         }
-        Ok(read_packets(&mut reader, layer))
     }
 }
 
 /// What is wanted.
 const CAPTURE: &str = "give a pcap or pcapng file of Ethernet frames (`tcpdump -i IFACE -w FILE`)";
-
-fn link_words(link: DataLink) -> String {
-    format!("its packets are not Ethernet frames but of link type {link:?}")
-}
-
-fn read_packets(reader: &mut PcapReader<BufReader<File>>, layer: Layer) -> Capture {
-    let mut capture = Capture::default();
-    let header = reader.header();
-    while let Some(packet) = reader.next_raw_packet() {
-        let packet = packet.and_then(|mut packet| {
-            let bytes = packet.orig_len;
-            // The library takes a frame that was cut to this for an error.
-            packet.orig_len = bytes.min(header.snaplen);
-            let packet = packet.try_into_pcap_packet(header.ts_resolution, header.snaplen)?;
-            Ok((packet, bytes))
-        });
-        match packet {
-            Ok((packet, bytes)) => {
-                let data = packet.data.into_owned();
-                let frame = Packet::frame(packet.timestamp, data, bytes, layer);
-                capture.packets.push(frame);
-            }
-            Err(error) => {
-                capture.broken = Some(in_words(&error));
-                break;
-            }
-        }
-    }
-    capture
-}
-
-fn read_blocks(reader: &mut PcapNgReader<BufReader<File>>, layer: Layer) -> Capture {
-    let mut capture = Capture::default();
-    let mut links: Vec<DataLink> = Vec::new();
-    while let Some(block) = reader.next_block() {
-        let (interface, time, data, bytes) = match block {
-            Ok(Block::SectionHeader(_)) => {
-                links.clear();
-                continue;
-            }
-            Ok(Block::InterfaceDescription(interface)) => {
-                links.push(interface.linktype);
-                continue;
-            }
-            Ok(Block::EnhancedPacket(packet)) => (
-                packet.interface_id,
-                packet.timestamp,
-                packet.data.into_owned(),
-                packet.original_len,
-            ),
-            Ok(Block::SimplePacket(packet)) => {
-                let bytes = packet.original_len;
-                (0, Duration::ZERO, packet.data.into_owned(), bytes)
-            }
-            Ok(_) => continue,
-            Err(error) => {
-                capture.broken = Some(in_words(&error));
-                break;
-            }
-        };
-        match links.get(interface as usize) {
-            Some(&DataLink::ETHERNET) => {
-                let frame = Packet::frame(time, data, bytes, layer);
-                capture.packets.push(frame);
-            }
-            link => {
-                let unknown = "it belongs to an interface that is not described".to_owned();
-                capture.broken = Some(link.map_or(unknown, |link| link_words(*link)));
-                break;
-            }
-        }
-    }
-    capture
-}
-
-fn in_words(error: &pcap_file::PcapError) -> String {
-    match error {
-        pcap_file::PcapError::IoError(error)
-            if error.kind() == std::io::ErrorKind::UnexpectedEof =>
-        {
-            "the file ends in the middle of it".to_owned()
-        }
-        pcap_file::PcapError::IoError(error) => error.to_string(),
-        // The only field that is tested in a record.
-        pcap_file::PcapError::InvalidField(what) if what.contains("snap_len") => {
-            "it is longer than the capture's own limit (snaplen)".to_owned()
-        }
-        other => other.to_string(),
-    }
-}
 
 /// Whether both are one file, by whatever name.
 pub(super) fn same(one: &FsPath, other: &FsPath) -> bool {
