@@ -261,6 +261,9 @@ counts! {
     /// Went to the user tier because it is longer than the kernel tier reads, or because it
     /// was one of many messages behind one header.
     QueuedLong = 63, Note, Ring, "queued_long";
+    /// Dropped: to be passed to the host, and it came by a link behind which there is none: a
+    /// TAP device, whose host has sent it, or a link between two interfaces of the node.
+    DroppedNoHost = 64, Fate, Host, "dropped_no_host";
 }
 
 impl Count {

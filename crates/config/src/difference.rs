@@ -166,6 +166,10 @@ impl Difference {
                     );
                     self.mistake(iface.line, message, ANEW);
                 }
+                Some(known) if known.own != iface.own => {
+                    let message = format!("interface `{}` was made another way", iface.name);
+                    self.mistake(iface.line, message, ANEW);
+                }
                 Some(_) => {}
             }
         }

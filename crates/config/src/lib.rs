@@ -56,6 +56,7 @@ mod grants;
 mod implied;
 mod modules;
 mod offline;
+mod own;
 mod pipes;
 mod read;
 mod rules;
@@ -83,7 +84,8 @@ pub use read::{load, parse, reload};
 pub use share::{Share, read_rate, read_share};
 pub use types::{
     Attach, Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, LayeredHandler,
-    LongPath, MemoryMode, NodeConfig, OnFault, OrderRule, PathConfig, Placement, Tier,
+    LongPath, MemoryMode, NodeConfig, OnFault, OrderRule, OwnIface, PathConfig, Placement,
+    ReplayPace, Tier,
 };
 pub use values::{
     MOST_CHANNELS, NAME_HINT, is_name, read_budget, read_channel, read_endpoint, read_faults,

@@ -16,7 +16,7 @@ use ashway_path::attrs::Attrs;
 use ashway_path::module::Refused;
 
 use crate::modules::World;
-use crate::types::{Attach, Config};
+use crate::types::Config;
 
 /// The world of a configuration that nothing runs: names alone. Interfaces have
 /// Ethernet's usual MTU, 1500 bytes, and no address.
@@ -30,7 +30,7 @@ impl World for Offline<'_> {
             number: number as u32,
             mac: Mac::default(),
             mtu: 1500,
-            xdp: self.0.ifaces[number].attach != Attach::Packet,
+            xdp: !self.0.ifaces[number].attach.is_user_only(),
             down: Arc::default(),
         })
     }

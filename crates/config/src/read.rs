@@ -257,6 +257,11 @@ impl<'r, 'v, 't> Section<'r, 'v, 't> {
         self.table.get(key)
     }
 
+    /// Whether the key is there.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.value(key).is_some()
+    }
+
     /// Where a key's value stands, or the section's name if it has none.
     pub(super) fn place(&self, key: &str) -> Range<usize> {
         self.value(key)

@@ -157,11 +157,11 @@ fn check_ifaces(
         }
         match config.iface(name) {
             None => unknown(reader, "iface", name, span.clone(), known),
-            Some(iface) if iface.attach == Attach::Packet && path.tier == Tier::Kernel => {
+            Some(iface) if iface.attach.is_user_only() && path.tier == Tier::Kernel => {
                 reader.error(
                     "contradiction",
                     places.tier.clone(),
-                    format!("there is no kernel tier on `{name}`: it has `attach = \"packet\"`"),
+                    no_kernel_tier(iface),
                     Some("use `tier = \"auto\"`, or another `attach` for the interface".to_owned()),
                 );
             }
@@ -180,6 +180,12 @@ fn check_ifaces(
             Some(_) => {}
         }
     }
+}
+
+fn no_kernel_tier(iface: &IfaceConfig) -> String {
+    let IfaceConfig { name, attach, .. } = iface;
+    let word = attach.word();
+    format!("there is no kernel tier on `{name}`: it has `attach = \"{word}\"`")
 }
 
 /// Whether the path's handler asks for an array.
@@ -462,12 +468,9 @@ fn fits(config: &Config, path: &PathConfig) -> Result<(), (&'static str, String,
     }
     let mut modes = path.ifaces.iter().filter_map(|name| config.iface(name));
     if path.tier == Tier::Kernel
-        && let Some(iface) = modes.find(|iface| iface.attach == Attach::Packet)
+        && let Some(iface) = modes.find(|iface| iface.attach.is_user_only())
     {
-        let message = format!(
-            "there is no kernel tier on `{}`: it has `attach = \"packet\"`",
-            iface.name
-        );
+        let message = no_kernel_tier(iface);
         let hint = "use `tier = \"auto\"`, or another `attach` for the interface";
         return Err(("contradiction", message, hint));
     }

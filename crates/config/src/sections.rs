@@ -23,7 +23,7 @@ use crate::values::{
     NAME_HINT, fault_limit, fault_time, is_name, read_budget, read_channel, read_endpoint,
     read_match,
 };
-use crate::{attributes, implied, modules, rules};
+use crate::{attributes, implied, modules, own, rules};
 
 /// Longest path of a unix socket (`sockaddr_un`, without the final 0).
 const MAX_SOCKET_BYTES: usize = 107;
@@ -67,13 +67,15 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
         text: reader.text().to_owned(),
     };
     let (mut places, mut long_places) = (Vec::new(), Vec::new());
+    let mut iface_places = Vec::new();
     for (key, value) in in_order(root) {
         match key.get_ref().as_ref() {
             "node" => config.node = node(reader, directory, key.span(), value),
             "iface" => each(reader, "iface", value, |reader, name, span, value| {
-                if let Some(iface) = iface(reader, name, span.clone(), value) {
-                    rules::check_hook(reader, &config.ifaces, &iface, span);
+                if let Some(iface) = iface(reader, directory, name, span.clone(), value) {
+                    rules::check_hook(reader, &config.ifaces, &iface, span.clone());
                     config.ifaces.push(iface);
+                    iface_places.push(span);
                 }
             }),
             "domain" => each(reader, "domain", value, |reader, name, span, value| {
@@ -113,6 +115,7 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
         }
     }
     join_domains(reader, &mut config, &long_places);
+    own::check_peers(reader, &config.ifaces, &iface_places);
     rules::check(reader, &config, &places);
     rules::check_domains(reader, root, &config);
     let graph = modules::read(root, &config, &Offline(&config), None);
@@ -232,6 +235,7 @@ fn node(
 
 fn iface(
     reader: &mut Reader<'_>,
+    directory: &FsPath,
     name: &str,
     span: Range<usize>,
     value: &Spanned<DeValue<'_>>,
@@ -257,7 +261,7 @@ fn iface(
         format!("iface.{name}"),
         span,
         value,
-        &["attach", "mode"],
+        &["attach", "mode", "mac", "read", "write", "pace", "peer"],
     )?;
     // Which was the key's name at first.
     let mode = section.word("mode", Attach::WORDS);
@@ -271,9 +275,11 @@ fn iface(
             Some("leave `mode` out".to_owned()),
         );
     }
+    let attach = attach.or(mode).unwrap_or_default();
     Some(IfaceConfig {
         name: name.to_owned(),
-        attach: attach.or(mode).unwrap_or_default(),
+        attach,
+        own: own::read(&mut section, directory, attach),
         line,
     })
 }

@@ -11,6 +11,7 @@ use super::*;
 use crate::diagnostics::Diagnostics;
 
 mod modules;
+mod own;
 
 /// This file exists, whatever the working directory: the directory of the
 /// configurations below is the crate's own.

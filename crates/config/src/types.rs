@@ -111,8 +111,41 @@ pub struct IfaceConfig {
     pub name: String,
     /// How to receive from it.
     pub attach: Attach,
+    /// What else it is to be, if the node makes it itself.
+    pub own: OwnIface,
     /// Where the section starts, from 1.
     pub line: usize,
+}
+
+/// An interface that the node makes itself ([`Attach::is_own`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnIface {
+    /// Its hardware address; if none is given it follows from the names of node and interface.
+    pub mac: Option<[u8; 6]>,
+    /// The capture that comes by it.
+    pub read: Option<PathBuf>,
+    /// The capture that what leaves by it goes into.
+    pub write: Option<PathBuf>,
+    /// How fast the capture comes.
+    pub pace: ReplayPace,
+    /// The interface at the other end of a link in memory.
+    pub peer: Option<String>,
+}
+
+/// How fast the frames of a capture come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplayPace {
+    /// With the gaps that they had.
+    #[default]
+    Capture,
+    /// As fast as the node is done with them.
+    Full,
+}
+
+impl ReplayPace {
+    /// The words of the configuration and what each means.
+    pub const WORDS: &'static [(&'static str, Self)] =
+        &[("capture", Self::Capture), ("full", Self::Full)];
 }
 
 /// How messages are taken from an interface: the rungs of the ladder.
@@ -129,6 +162,12 @@ pub enum Attach {
     Generic,
     /// No programs: packet sockets, user tier only.
     Packet,
+    /// A TAP device that the node makes: the host is at its other end.
+    Tap,
+    /// A capture file in its place.
+    Pcap,
+    /// A link in memory: to another interface, or to the program that runs the node.
+    Memory,
 }
 
 /// `[domain.NAME]`: whose messages are whose.
@@ -288,6 +327,9 @@ impl Attach {
         ("tcx", Self::Tcx),
         ("generic", Self::Generic),
         ("packet", Self::Packet),
+        ("tap", Self::Tap),
+        ("pcap", Self::Pcap),
+        ("memory", Self::Memory),
         // As it was called at first.
         ("native", Self::Xdp),
     ];
@@ -296,7 +338,7 @@ impl Attach {
     #[must_use]
     pub const fn is_tcx(self) -> Option<bool> {
         match self {
-            Self::Auto | Self::Packet => None,
+            Self::Auto | Self::Packet | Self::Tap | Self::Pcap | Self::Memory => None,
             Self::Xdp | Self::Generic => Some(false),
             Self::Tcx => Some(true),
         }
@@ -311,6 +353,21 @@ impl Attach {
             Self::Tcx => "tcx",
             Self::Generic => "generic",
             Self::Packet => "packet",
+            Self::Tap => "tap",
+            Self::Pcap => "pcap",
+            Self::Memory => "memory",
         }
+    }
+
+    /// Whether it asks for a rung without programs, which has no kernel tier.
+    #[must_use]
+    pub const fn is_user_only(self) -> bool {
+        self.is_own() || matches!(self, Self::Packet)
+    }
+
+    /// Whether the node makes the interface itself.
+    #[must_use]
+    pub const fn is_own(self) -> bool {
+        matches!(self, Self::Tap | Self::Pcap | Self::Memory)
     }
 }

@@ -13,6 +13,7 @@ mod rungs;
 mod tests;
 
 use std::fmt::Write as _;
+use std::fs::OpenOptions;
 use std::path::{Path as FsPath, PathBuf};
 
 use ashway_kernel::probe::State;
@@ -47,7 +48,10 @@ pub fn run(ifaces: &[String], measuring: Option<&Measuring>) -> Report {
             found.measured = Some(measured.map_err(|error| error.to_string()));
         }
     }
-    Report::of(probe, find_tool("nft"), seen, !ifaces.is_empty())
+    let mut options = OpenOptions::new();
+    let tun = options.read(true).write(true).open("/dev/net/tun");
+    let tun = tun.map(drop).map_err(|error| error.to_string());
+    Report::of(probe, find_tool("nft"), tun, seen, !ifaces.is_empty())
 }
 
 /// What was seen of an interface.
@@ -75,6 +79,8 @@ pub struct Report {
     probe: Probe,
     means: Means,
     nft: Option<PathBuf>,
+    /// Why TAP devices cannot be made, if so.
+    tun: Result<(), String>,
     seen: Vec<Seen>,
     /// Whether somebody asked for just these interfaces.
     named: bool,
@@ -88,7 +94,13 @@ struct Group<'a> {
 }
 
 impl Report {
-    fn of(probe: Probe, nft: Option<PathBuf>, seen: Vec<Seen>, named: bool) -> Self {
+    fn of(
+        probe: Probe,
+        nft: Option<PathBuf>,
+        tun: Result<(), String>,
+        seen: Vec<Seen>,
+        named: bool,
+    ) -> Self {
         let (standing, because, climb) = rungs::judge(&probe);
         Self {
             standing,
@@ -97,6 +109,7 @@ impl Report {
             means: Means::of(&probe),
             probe,
             nft,
+            tun,
             seen,
             named,
         }
@@ -148,6 +161,7 @@ impl Report {
     ///               "features": [{ CHECK, "since": "6.9" }] },
     ///   "capabilities": [{ CHECK, "held": B, "needed_for": S }],
     ///   "tools": [{ CHECK, "path": S|null }],
+    ///   "own": [{ CHECK }],
     ///   "interfaces": [{ "name": S, "found": B, "checks": [{ CHECK }],
     ///     and, if found: "driver": S, "mtu_bytes": N, "up": B,
     ///     "rx_queues": N, "tx_queues": N, "is_veth": B,
@@ -192,6 +206,7 @@ impl Report {
             },
             "capabilities": capabilities.collect::<Vec<_>>(),
             "tools": [nft],
+            "own": checks::own(&self.probe, &self.tun).iter().map(Check::json).collect::<Vec<_>>(),
             "interfaces": self.seen.iter().map(|seen| self.json_of(seen)).collect::<Vec<_>>(),
         })
     }
@@ -235,6 +250,10 @@ impl Report {
             ),
             group("capabilities", capabilities.collect()),
             group("tools", vec![checks::nft(self.nft.as_deref())]),
+            group(
+                "interfaces of the node's own",
+                checks::own(&self.probe, &self.tun),
+            ),
         ];
         for seen in &self.seen {
             let title = match &seen.found {

@@ -292,7 +292,10 @@ impl EthStage {
 
     /// Whether a frame to this address is for us, and by which interface it came.
     pub(crate) fn accepts(&self, destination: Address) -> Option<u32> {
-        (destination == self.module.mac.get()).then_some(self.module.number)
+        self.module
+            .mac
+            .accepts(destination)
+            .then_some(self.module.number)
     }
 
     fn up(&self, mut message: Message) -> Step<Message> {

@@ -13,6 +13,7 @@ use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::neighbour::Tables;
 use ashway_kernel::probe::{Feature, Probe};
 use ashway_kernel::{Iface, Map, MapSpec, News, shared};
+use ashway_modules::mac::Mac;
 use ashway_path::places::PathId;
 use ashway_ring::{IngressDrop, PacketSocket, Passer};
 
@@ -22,6 +23,7 @@ use super::neighbours::Neighbours;
 use super::node_path::BoundPath;
 use super::operation::Report;
 use super::operations::Operations;
+use super::own::{self, Made, Outside};
 use super::path_registry::PathRegistry;
 use super::take::{Ready, iface_facts, tx_errors};
 use super::world::{self, Link, NodeServices};
@@ -33,9 +35,11 @@ use ashway_worker::bell::Bell;
 use ashway_worker::counters::UserRows;
 use ashway_worker::drop_rule;
 use ashway_worker::faults::Faults;
+use ashway_worker::frame_port::{FramePort, Rooms};
 use ashway_worker::handle::HandlerHandle;
 use ashway_worker::instance::Instance;
-use ashway_worker::packet_port::{PacketPort, Rooms};
+use ashway_worker::medium::Medium;
+use ashway_worker::medium::socket::Socket;
 use ashway_worker::paths::Paths;
 use ashway_worker::plan::{self, HandlerId, Plan};
 use ashway_worker::programs::NodeMaps;
@@ -56,14 +60,14 @@ use ashway_worker::xdp_port::XdpPort;
 /// If the configuration was not checked.
 pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let probe = Probe::run();
-    let facts = take_as(config, &probe)?;
+    let (facts, made) = take_as(config, &probe)?;
     // The configuration has one hook for all.
     let at_tcx = facts.iter().any(|(_, choice)| choice.rung == Rung::Tcx);
     let hook = if at_tcx { Hook::Tcx } else { Hook::Xdp };
     let mut paths = PathRegistry::default();
     let of_ifaces = facts.iter().map(|(iface, _)| iface_facts(iface));
     let plan = plan::draw(config, &of_ifaces.collect::<Vec<_>>(), paths.ids());
-    let has_programs = facts.iter().any(|(_, choice)| choice.rung != Rung::Packet);
+    let has_programs = facts.iter().any(|(_, choice)| choice.rung.has_programs());
     let arena = probe.has(Feature::ArenaProgram);
     let frags = arena
         && facts
@@ -90,7 +94,13 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let links: Vec<Link> = facts
         .iter()
         .enumerate()
-        .map(|(number, (found, choice))| Link::new(number, found, choice.rung))
+        .map(|(number, (found, choice))| {
+            let link = Link::new(number, found, choice.rung);
+            match config.ifaces[number].own.mac {
+                None if choice.rung == Rung::Pcap => link.for_anybody(),
+                _ => link,
+            }
+        })
         .collect();
     let bindable: Vec<HandlerHandle> = handlers.values().cloned().collect();
     let served = NodeServices::new().map_err(system("make an event descriptor"))?;
@@ -106,6 +116,10 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         if let Some(because) = &choice.because {
             say(&format!("  because {because}"));
         }
+        if choice.rung == Rung::Tap {
+            let mac = Mac::from(found.mac);
+            say(&format!("  the node's hardware address there is {mac}"));
+        }
     }
     let passes_by_lo = |rung| matches!(rung, Rung::Tcx | Rung::Packet);
     if facts.iter().any(|(_, choice)| passes_by_lo(choice.rung))
@@ -115,15 +129,15 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     }
     let mut ifaces = Vec::new();
     let mut xdp_ports = Vec::new();
-    let mut packet_ports = Vec::new();
+    let mut frame_ports = Vec::new();
     let mut drop_rules = Vec::new();
-    for (number, (found, choice)) in facts.iter().enumerate() {
-        if choice.rung == Rung::Packet {
-            let because = choice.because.clone();
+    for (number, ((found, choice), made)) in facts.iter().zip(made).enumerate() {
+        if !choice.rung.has_programs() {
+            let (link, choice) = (&links[number], choice.clone());
             let (iface, port, rule) =
-                take_with_sockets(&plan, &paths, &links[number], found, because)?;
+                take_without_programs(&plan, &paths, link, found, choice, made, &bell)?;
             ifaces.push(iface);
-            packet_ports.push(port);
+            frame_ports.push(port);
             drop_rules.push(rule);
             xdp_ports.push(None);
         } else {
@@ -165,7 +179,7 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         frame_queue: None,
         paths: module_paths,
         xdp_ports,
-        packet_ports,
+        frame_ports,
         rows: Arc::clone(&rows),
     };
     for path in to_bind {
@@ -217,26 +231,27 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     Ok((node, engine))
 }
 
-/// The interfaces of the configuration, and how each is to be taken.
-fn take_as(config: &Config, probe: &Probe) -> Result<Vec<(Iface, Choice)>, RunError> {
-    let found = config.ifaces.iter().map(|iface| {
-        Iface::by_name(&iface.name).map_err(|source| RunError::NoInterface {
-            iface: iface.name.clone(),
-            source,
-        })
-    });
+/// An interface, and how it is to be taken.
+type Taken = (Iface, Choice);
+
+/// The interfaces of the configuration, how each is to be taken, and what was made for those
+/// that the node makes itself.
+fn take_as(config: &Config, probe: &Probe) -> Result<(Vec<Taken>, Vec<Option<Made>>), RunError> {
+    let mut making = own::Making::default();
+    let found = (0..config.ifaces.len()).map(|number| making.find(config, number));
     let found = found.collect::<Result<Vec<_>, _>>()?;
+    let (found, made): (Vec<_>, Vec<_>) = found.into_iter().unzip();
     let asked = config.ifaces.iter().map(|iface| iface.attach);
     let means = Means::of_node(probe, config);
     let choices = choose(&means, &asked.zip(&found).collect::<Vec<_>>());
     let facts: Vec<_> = found.into_iter().zip(choices).collect();
-    let mut programs = facts.iter().filter(|(_, to)| to.rung != Rung::Packet);
+    let mut programs = facts.iter().filter(|(_, to)| to.rung.has_programs());
     match (programs.next(), means.no_programs) {
         (Some((iface, _)), Some(because)) => Err(RunError::NoBpf {
             iface: iface.name.clone(),
             because,
         }),
-        _ => Ok(facts),
+        _ => Ok((facts, made)),
     }
 }
 
@@ -312,24 +327,73 @@ fn make_paths(
     Ok(made)
 }
 
-pub(super) fn take_with_sockets(
+/// Takes an interface without a kernel tier: one of the host's by packet sockets, or what was
+/// made for it.
+pub(super) fn take_without_programs(
     plan: &Plan,
     paths: &PathRegistry,
     link: &Link,
     found: &Iface,
-    because: Option<String>,
-) -> Result<(NodeIface, PacketPort, Option<IngressDrop>), RunError> {
+    Choice { rung, because }: Choice,
+    made: Option<Made>,
+    bell: &Arc<Bell>,
+) -> Result<(NodeIface, FramePort, Option<IngressDrop>), RunError> {
+    let number = link.number();
+    let numbers = &plan.ifaces[number];
+    let table = dispatch::table(&found.name, plan, paths, number)?;
+    let (medium, outside, drop_rule): (Box<dyn Medium>, _, _) = match made {
+        Some(made) => {
+            let (medium, outside) = made.into_medium(&found.name, bell)?;
+            (medium, outside, None)
+        }
+        None => {
+            let (socket, drop_rule) = open_sockets(found, &numbers.paths, paths)?;
+            (Box::new(socket), Outside::default(), drop_rule)
+        }
+    };
+    let iface = NodeIface {
+        table,
+        catch_all: false,
+        xdp: None,
+        ifindex: found.ifindex,
+        facts: iface_facts(found),
+        rung,
+        because,
+        tx_errors: [tx_errors(&found.name, rung); 2],
+        lost_before: 0,
+        not_taken: None,
+        consumes: rung.is_own() || drop_rule.is_some(),
+        state: State::Up,
+        mac_changes: 0,
+        outside,
+    };
+    let port = FramePort {
+        medium,
+        rooms: Rooms::new(match found.ifindex {
+            0 => own::ROOM_BYTES,
+            _ => iface.facts.mtu,
+        }),
+        iface: number,
+        mac: link.mac().clone(),
+        unmatched_row: numbers.unmatched_row,
+    };
+    Ok((iface, port, drop_rule))
+}
+
+/// Packet sockets on an interface, and the rule that keeps what its paths match from the host.
+fn open_sockets(
+    found: &Iface,
+    its_paths: &[PathId],
+    paths: &PathRegistry,
+) -> Result<(Socket, Option<IngressDrop>), RunError> {
     let system = |source| RunError::System {
         doing: "open a packet socket (CAP_NET_RAW; `unshare -Urn` gives it in a namespace)",
         source,
     };
-    let number = link.number();
-    let numbers = &plan.ifaces[number];
     let socket = PacketSocket::open(found.ifindex).map_err(system)?;
     let out = PacketSocket::open_to_send(found.ifindex).map_err(system)?;
-    let table = dispatch::table(&found.name, plan, paths, number)?;
     let mut matches = Some(Vec::new());
-    for path in &numbers.paths {
+    for path in its_paths {
         let more = drop_rule::drop_matches(&paths.bound(*path).config.filter);
         matches = matches.zip(more).map(|(all, more)| [all, more].concat());
     }
@@ -348,33 +412,13 @@ pub(super) fn take_with_sockets(
             None
         }
     };
-    let passer = Passer::open(found.ifindex).ok();
-    let iface = NodeIface {
-        table,
-        catch_all: false,
-        xdp: None,
-        ifindex: found.ifindex,
-        facts: iface_facts(found),
-        rung: Rung::Packet,
-        because,
-        tx_errors: [tx_errors(&found.name); 2],
-        lost_before: 0,
-        not_taken: None,
-        consumes: drop_rule.is_some(),
-        state: State::Up,
-        mac_changes: 0,
-    };
-    let port = PacketPort {
+    let socket = Socket {
         socket,
         out,
-        rooms: Rooms::new(iface.facts.mtu),
-        iface: number,
-        mac: link.mac().clone(),
-        unmatched_row: numbers.unmatched_row,
-        passer,
+        passer: Passer::open(found.ifindex).ok(),
         dropped_from_host: drop_rule.is_some(),
     };
-    Ok((iface, port, drop_rule))
+    Ok((socket, drop_rule))
 }
 
 /// What taking an interface with XDP needs to know of the node.
@@ -456,12 +500,13 @@ fn take_with_xdp(
             // Only `auto` steps down.
             Some("its driver does not take the program".to_owned())
         },
-        tx_errors: [tx_errors(&found.name); 2],
+        tx_errors: [tx_errors(&found.name, entered.rung); 2],
         lost_before: 0,
         not_taken: None,
         consumes: true,
         state: State::Up,
         mac_changes: 0,
+        outside: Outside::default(),
     };
     Ok((iface, entered.port))
 }

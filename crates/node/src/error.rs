@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use ashway_api::{Code, Refusal};
 use ashway_codegen::normalise::NormaliseError;
 use ashway_kernel::{AttachError, LoadError};
-use ashway_ring::BindError;
+use ashway_ring::{BindError, TapDeviceError};
 
 use ashway_config::diagnostics::Diagnostics;
 use ashway_worker::instance::InstanceError;
@@ -36,6 +36,38 @@ pub enum RunError {
         /// Why.
         #[source]
         source: AttachError,
+    },
+
+    /// A TAP device cannot be had.
+    #[error("interface `{iface}` is to be a TAP device, and cannot be")]
+    TapDevice {
+        /// The interface.
+        iface: String,
+        /// Why.
+        #[source]
+        source: TapDeviceError,
+    },
+
+    /// A capture in the place of an interface cannot be used.
+    #[error("cannot {doing} `{}`, the capture of interface `{iface}`", file.display())]
+    Capture {
+        /// The interface.
+        iface: String,
+        /// `read` or `write`.
+        doing: &'static str,
+        /// The file.
+        file: std::path::PathBuf,
+        /// Why not.
+        because: String,
+    },
+
+    /// All captures are at their ends, and one is broken or was not written.
+    #[error("not all went through `{}`", file.display())]
+    CaptureLost {
+        /// The file.
+        file: std::path::PathBuf,
+        /// Why not.
+        because: String,
     },
 
     /// A rung was asked for that needs a privilege.
@@ -147,6 +179,7 @@ impl RunError {
                 | InstanceError::NotGranted(_),
             )
             | Self::NoInterface { .. }
+            | Self::Capture { .. }
             | Self::Mistakes(_)
             | Self::Path(_)
             | Self::Demux { .. } => 2,
@@ -154,6 +187,10 @@ impl RunError {
             _ if self.lacks_privilege() => 4,
             Self::Transmit {
                 source: BindError::NotSupported,
+                ..
+            }
+            | Self::TapDevice {
+                source: TapDeviceError::Missing(_),
                 ..
             } => 6,
             _ => 1,
@@ -168,6 +205,7 @@ impl RunError {
             }
             Self::Attach { source, .. } => matches!(source, AttachError::Denied { .. }),
             Self::Transmit { source, .. } => matches!(source, BindError::Permission),
+            Self::TapDevice { source, .. } => matches!(source, TapDeviceError::Denied(_)),
             Self::System { source, .. }
             | Self::Control { source, .. }
             | Self::Instance(
@@ -190,7 +228,10 @@ impl RunError {
             causes.push(cause.to_string());
             source = cause.source();
         }
-        if let Self::NoBpf { because, .. } = self {
+        if let Self::NoBpf { because, .. }
+        | Self::Capture { because, .. }
+        | Self::CaptureLost { because, .. } = self
+        {
             causes.push(because.clone());
         }
         (self.to_string(), causes, self.hint())
@@ -233,6 +274,13 @@ impl RunError {
             }
             Self::NoInterface { .. } => "`ip link` lists the interfaces of this namespace".into(),
             Self::Attach { source, .. } => source.hint().to_owned(),
+            Self::TapDevice { source, .. } => source.hint().to_owned(),
+            Self::Capture { doing: "read", .. } => "give a pcap or pcapng file of Ethernet frames \
+                                                    (`tcpdump -i IFACE -w FILE`)"
+                .to_owned(),
+            Self::CaptureLost { .. } => "the frames before that place were worked on; the lines \
+                                         above count them"
+                .to_owned(),
             Self::NoBpf { .. } => {
                 "give the process CAP_BPF and CAP_NET_ADMIN, or set `attach = \"auto\"`; \
                  `ashway doctor` shows what is missing"

@@ -25,7 +25,7 @@ impl Node {
 
     fn follow_mac(&mut self, number: usize, mac: [u8; 6]) -> bool {
         let known = self.links[number].mac();
-        if known.get() == mac {
+        if known.get() == mac || self.ifaces[number].rung.is_own() {
             return false;
         }
         let before = known.to_string();

@@ -11,6 +11,7 @@ mod authority;
 mod binding;
 mod bug;
 mod build;
+mod captures;
 mod compile;
 mod control;
 pub mod demux;
@@ -28,6 +29,7 @@ mod node_path;
 mod observe;
 mod operation;
 mod operations;
+mod own;
 mod owners;
 mod path_registry;
 mod paths;
@@ -91,11 +93,13 @@ use looks::Deaths;
 use neighbours::Neighbours;
 use node_path::Feed;
 use operations::Operations;
+use own::Outside;
 use owners::{Owner, Owners};
 use path_registry::PathRegistry;
 use relay::NodeRelays;
 use world::{Link, NodeServices};
 
+pub use ashway_worker::medium::memory::{FarEnd, NotTaken};
 pub use build::build;
 pub use control::Control;
 pub use error::RunError;
@@ -108,6 +112,8 @@ pub struct RunOptions {
     pub try_seconds: Option<u64>,
     /// The control socket.
     pub socket: PathBuf,
+    /// Whether it ends when the captures that its interfaces read are at their ends.
+    pub until_end: bool,
     /// Whether the node's lines go to standard error, because standard output
     /// is for a document.
     pub lines_to_stderr: bool,
@@ -179,7 +185,7 @@ struct NodeIface {
     table: Table<Target>,
     /// Whether one path takes all fragments.
     catch_all: bool,
-    /// Absent on the packet rung.
+    /// Absent on rungs without programs.
     xdp: Option<XdpSide>,
     ifindex: u32,
     facts: IfaceFacts,
@@ -199,6 +205,8 @@ struct NodeIface {
     state: State,
     /// How often its hardware address was changed since the node took it.
     mac_changes: u64,
+    /// What the node has of the other end, if it has made the interface itself.
+    outside: Outside,
 }
 
 impl NodeIface {
@@ -208,7 +216,7 @@ impl NodeIface {
         if !matches!(self.state, State::Gone | State::Anew) {
             let [_, last] = &mut self.tx_errors;
             // A driver that is just leaving says nothing.
-            *last = take::tx_errors(name).max(*last);
+            *last = take::tx_errors(name, self.rung).max(*last);
         }
     }
 
@@ -357,6 +365,9 @@ impl Node {
         let mut seen = Vec::new();
         let mut left = Vec::new();
         for (number, iface) in self.ifaces.iter_mut().enumerate() {
+            if matches!(iface.rung, Rung::Pcap | Rung::Memory) {
+                continue;
+            }
             let name = &self.config.ifaces[number].name;
             let attached = iface.xdp.as_ref().is_none_or(|xdp| xdp.link.is_attached());
             let found = ashway_kernel::iface::now(iface.ifindex);

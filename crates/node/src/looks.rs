@@ -139,6 +139,7 @@ impl Node {
         self.look_at_shadows();
         self.look_who_died();
         self.look_who_left();
+        self.look_at_captures();
         if !self.worker.is_alive() {
             return Err(super::RunError::Worker);
         }

@@ -105,6 +105,10 @@ trait Kernel {
 /// An error means as much: not known.
 impl Kernel for Tables {
     fn next_hop(&mut self, ifindex: u32, to: IpAddr) -> Option<IpAddr> {
+        if ifindex == 0 {
+            // The host knows nobody behind an interface of the node's own.
+            return None;
+        }
         self.next_hop(ifindex, to).ok()
     }
 

@@ -351,7 +351,10 @@ impl Node {
             return operation.end(Refusal::failed(message, hint));
         };
         match (step, outcome) {
-            (Step::Start { socket }, Outcome::Nothing) => self.say_ready(&socket),
+            (Step::Start { socket }, Outcome::Nothing) => {
+                self.say_ready(&socket);
+                self.begin_captures();
+            }
             (Step::Load(loading), Outcome::Load(made)) => self.loaded(operation, *loading, *made),
             (Step::Bind(pending), Outcome::Program(compiled)) => {
                 self.bind_compiled(operation, pending, compiled);

@@ -10,10 +10,11 @@ use ashway_kernel::Iface;
 use ashway_worker::relays::Out;
 use ashway_worker::worker::command::{Command, Resource};
 
+use super::own::{self, Made};
 use super::relay::NodeRelays;
 use super::take::{Ready, exit_link, iface_facts, tx_errors};
 use super::{Node, NodeIface, RunError, State, build, say};
-use crate::rung::Rung;
+use crate::rung::{Choice, Rung};
 
 impl NodeIface {
     /// Lets go of an interface that is not there any more. One that was renamed or moved to
@@ -73,22 +74,18 @@ impl Node {
     }
 
     fn retake(&mut self, number: usize) -> Result<(), RunError> {
-        let name = &self.config.ifaces[number].name;
-        let found = Iface::by_name(name).map_err(|source| RunError::NoInterface {
-            iface: name.clone(),
-            source,
-        })?;
+        let (found, made) = own::Making::default().find(&self.config, number)?;
         // Before a program is made: it has the address in its code.
         self.links[number].mac().set(found.mac);
         if self.ifaces[number].xdp.is_some() {
             self.retake_with_programs(number, &found)?;
         } else {
-            self.retake_with_sockets(number, &found)?;
+            self.retake_without_programs(number, &found, made)?;
         }
         let iface = &mut self.ifaces[number];
         // Its driver begins to count anew.
         iface.lost_before = iface.lost_by_driver();
-        iface.tx_errors = [tx_errors(&found.name); 2];
+        iface.tx_errors = [tx_errors(&found.name, iface.rung); 2];
         iface.ifindex = found.ifindex;
         iface.facts = iface_facts(&found);
         iface.state = if found.up { State::Up } else { State::Down };
@@ -155,13 +152,29 @@ impl Node {
         Ok(())
     }
 
-    fn retake_with_sockets(&mut self, number: usize, found: &Iface) -> Result<(), RunError> {
+    fn retake_without_programs(
+        &mut self,
+        number: usize,
+        found: &Iface,
+        made: Option<Made>,
+    ) -> Result<(), RunError> {
         let link = &self.links[number];
-        let (taken, port, rule) =
-            build::take_with_sockets(&self.plan, &self.paths, link, found, None)?;
+        let choice = Choice {
+            rung: self.ifaces[number].rung,
+            because: None,
+        };
+        let (taken, port, rule) = build::take_without_programs(
+            &self.plan,
+            &self.paths,
+            link,
+            found,
+            choice,
+            made,
+            &self.bell,
+        )?;
         self.drop_rules[number] = rule;
         self.ifaces[number].consumes = taken.consumes;
-        let _ = self.call_worker(Resource::PacketPort(Box::new(port)));
+        let _ = self.call_worker(Resource::FramePort(Box::new(port)));
         Ok(())
     }
 }

@@ -45,6 +45,12 @@ pub enum Rung {
     Generic,
     /// Packet sockets.
     Packet,
+    /// A TAP device of the node's own.
+    Tap,
+    /// A capture file.
+    Pcap,
+    /// A link in memory.
+    Memory,
 }
 
 impl Rung {
@@ -56,7 +62,26 @@ impl Rung {
             Self::Tcx => "tcx",
             Self::Generic => "generic",
             Self::Packet => "packet",
+            Self::Tap => "tap",
+            Self::Pcap => "pcap",
+            Self::Memory => "memory",
         }
+    }
+
+    /// Whether programs run on it: the others have no kernel tier.
+    #[must_use]
+    pub const fn has_programs(self) -> bool {
+        match self {
+            Self::Native | Self::Tcx | Self::Generic => true,
+            Self::Packet | Self::Tap | Self::Pcap | Self::Memory => false,
+        }
+    }
+
+    /// Whether the node has made the interface itself: what Linux says of it, if it knows it, is
+    /// said of the host's end.
+    #[must_use]
+    pub const fn is_own(self) -> bool {
+        matches!(self, Self::Tap | Self::Pcap | Self::Memory)
     }
 }
 
@@ -68,6 +93,17 @@ pub fn cost(iface: &Iface, rung: Rung) -> String {
         Rung::Packet => {
             "packet socket: each frame is copied once more; no offload changes".to_owned()
         }
+        Rung::Tap => {
+            "TAP device of the node's own: a system call for each frame; the host sends and \
+             receives by it as by any interface, and what a path passes is dropped"
+                .to_owned()
+        }
+        Rung::Pcap => "capture file: no interface of the host is touched; reading and writing may \
+                       wait for the disk"
+            .to_owned(),
+        Rung::Memory => "link in memory: no interface of the host is touched; two copies for each \
+                         frame"
+            .to_owned(),
         Rung::Tcx => "TCX ingress: frames pass the program behind the driver; no offload changes \
                       and no MTU"
             .to_owned(),

@@ -70,6 +70,7 @@ pub fn serve(
             "on trial: detaches in {seconds} s unless `ashway confirm` comes first"
         ));
     }
+    node.drop_far_ends();
     // Behind the promotions of the start; its programs are made, and may not be in their
     // place yet, when the node says that it is ready.
     node.begin_entries();
@@ -155,6 +156,9 @@ pub fn serve(
         let now = Instant::now();
         if looks.tick.take(now) {
             node.tick(&mut looks)?;
+            if options.until_end && node.have_captures_ended()? {
+                return Ok(());
+            }
         }
         if looks.faults.take(now) {
             node.keep_faults(&mut looks);

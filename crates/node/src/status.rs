@@ -47,7 +47,7 @@ fn interface(node: &Node, number: usize) -> Interface {
     let name = &node.config.ifaces[number].name;
     let unmatched = node.row(node.plan.ifaces[number].unmatched_row);
     let reply = match &iface.xdp {
-        None => "packet",
+        None => iface.rung.name(),
         Some(xdp) => match xdp.reply {
             Reply::Transmit => "xdp_tx",
             Reply::Redirect => "redirect",
@@ -74,6 +74,7 @@ fn interface(node: &Node, number: usize) -> Interface {
         unmatched: Unmatched {
             passed: unmatched.get(Count::Passed),
             overflowed: unmatched.get(Count::DroppedRingFull),
+            no_host: unmatched.get(Count::DroppedNoHost),
         },
         lost_after_hand_over: LostAfterHandOver {
             driver: iface.lost_by_driver(),

@@ -226,8 +226,14 @@ fn pass_by(found: &Iface, rung: Rung) -> Result<PassBy, RunError> {
 }
 
 /// Frames the driver lost after it had taken them, as far as it says.
-pub(super) fn tx_errors(name: &str) -> u64 {
-    iface::stats(name).map_or(0, |stats| {
-        stats.xdp_sum("_xdp_tx_errors").unwrap_or(0) + stats.tx_dropped
+pub(super) fn tx_errors(name: &str, rung: Rung) -> u64 {
+    if matches!(rung, Rung::Pcap | Rung::Memory) {
+        // The host may have an interface of the same name.
+        return 0;
+    }
+    iface::stats(name).map_or(0, |stats| match rung {
+        // What the node sends the host receives.
+        Rung::Tap => stats.rx_dropped,
+        _ => stats.xdp_sum("_xdp_tx_errors").unwrap_or(0) + stats.tx_dropped,
     })
 }

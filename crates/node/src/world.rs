@@ -37,10 +37,16 @@ impl Link {
                 number: number as u32,
                 mac: found.mac.into(),
                 mtu: found.mtu,
-                xdp: rung != Rung::Packet,
+                xdp: rung.has_programs(),
                 down: Arc::default(),
             },
         }
+    }
+
+    /// The same that takes frames for any address.
+    pub(super) fn for_anybody(mut self) -> Self {
+        self.interface.mac = Mac::of_anybody(self.interface.mac.get());
+        self
     }
 
     /// The interface's number.

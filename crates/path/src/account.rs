@@ -130,10 +130,10 @@ impl Account {
     }
 
     /// Counts a message anew that was counted as passed.
-    pub(crate) fn pass_failed(&mut self) {
+    pub(crate) fn pass_failed(&mut self, fate: Count) {
         let counts = self.counts.get_or_insert_default();
         counts[usize::from(PLACES[Count::Passed as usize])] -= 1;
-        self.add(Count::DroppedPassFailed, 1);
+        self.add(fate, 1);
     }
 
     /// Counts so many received messages' fate.

@@ -382,14 +382,14 @@ impl<M> Path<M> {
         self.account.end(fate);
     }
 
-    /// The host's stack did not take a message that the path has ended as passed: its fate
-    /// is [`Count::DroppedPassFailed`]. Whoever looks between the two sees it as passed.
+    /// A message that the path has ended as passed was not taken by the host's stack, or there
+    /// is none: this is its fate. Whoever looks between the two sees it as passed.
     ///
     /// # Panics
     ///
     /// In a debug build, if none has passed.
-    pub fn pass_failed(&mut self) {
-        self.account.pass_failed();
+    pub fn pass_failed(&mut self, fate: Count) {
+        self.account.pass_failed(fate);
     }
 
     /// Receives a message past the queues.

@@ -5,7 +5,7 @@
 //!   and go by it; [`IngressDrop`] then keeps the host's stack from answering
 //!   the same message, and [`Passer`] gives the host the messages that no
 //!   handler wanted.
-//!
+//! * [`TapDevice`]: a TAP device, which the node makes itself.
 //! * [`Endpoint`]: an application's own messages, which its handler delivers.
 //!
 //! The words are those of `if_xdp.h`: UMEM, chunk, fill, tx, completion. No
@@ -14,7 +14,7 @@
 //!
 //! * [`receive_nothing`]: for sockets that only send.
 //!
-//! Unsafe code is in `queue`, `umem`, `filter`, `packet` and `endpoint`: memory
+//! Unsafe code is in `queue`, `umem`, `filter`, `packet`, `tap_device` and `endpoint`: memory
 //! shared with the kernel and system calls that the standard library does not have.
 
 pub mod endpoint;
@@ -24,6 +24,7 @@ pub mod packet;
 pub mod pass;
 mod queue;
 pub mod socket;
+pub mod tap_device;
 mod umem;
 
 pub use endpoint::Endpoint;
@@ -32,3 +33,4 @@ pub use ingress_drop::{Family, IngressDrop, IngressDropError, Match, Net, Ports}
 pub use packet::{BATCH, PacketSocket};
 pub use pass::{PassError, Passer};
 pub use socket::{BindError, SendError, TxSocket};
+pub use tap_device::{TapDevice, TapDeviceError};

@@ -53,6 +53,8 @@ fn gso_size(header: &[u8; VNET_BYTES]) -> usize {
 pub struct PacketSocket {
     fd: OwnedFd,
     rests: Vec<u8>,
+    /// The frames of the last batch: how long each is, and its [`gso_size`].
+    batch: [(usize, usize); BATCH],
     /// Whether there may be [lost](Self::lost) frames that nobody was told of.
     ask: bool,
 }
@@ -76,6 +78,7 @@ impl PacketSocket {
         Ok(Self {
             fd,
             rests: vec![0; BATCH * FRAME_BYTES],
+            batch: [(0, 0); BATCH],
             ask: false,
         })
     }
@@ -91,11 +94,9 @@ impl PacketSocket {
         Ok(fd)
     }
 
-    /// Puts the frames that wait into `rooms`, one into each, behind its first `front` bytes,
-    /// and gives `each` its room, the frame's length, the bytes that had no room there, and, if
-    /// it stands for many messages, how long the payload of each is, else 0; in
-    /// order of arrival. Says how many there were, at most [`BATCH`], 0 if none. One system
-    /// call, no allocation.
+    /// Puts the frames that wait into `rooms`, one into each, behind its first `front` bytes, in
+    /// order of arrival. Says how many there were, at most [`BATCH`], 0 if none; what is known of
+    /// each, [`frame`](Self::frame) says. One system call, no allocation.
     ///
     /// # Errors
     ///
@@ -109,7 +110,6 @@ impl PacketSocket {
         &mut self,
         rooms: &mut [R],
         front: usize,
-        mut each: impl FnMut(&mut R, usize, &[u8], usize),
     ) -> io::Result<usize> {
         let part = |bytes: &mut [u8]| libc::iovec {
             iov_base: bytes.as_mut_ptr().cast(),
@@ -159,15 +159,26 @@ impl PacketSocket {
         }
         let received = received as usize;
         self.ask |= received > 1;
-        let rests = self.rests.chunks_exact(FRAME_BYTES);
         let lens = messages.map(|message| message.msg_len as usize);
-        let taken = lens[..received].iter().zip(&headers);
-        for (((len, header), room), rest) in taken.zip(rooms).zip(rests) {
-            let len = len.saturating_sub(VNET_BYTES);
-            let rest = &rest[..len.saturating_sub(room.len() - front).min(FRAME_BYTES)];
-            each(room, len, rest, gso_size(header));
+        for ((of, len), header) in self.batch.iter_mut().zip(lens).zip(&headers) {
+            *of = (len.saturating_sub(VNET_BYTES), gso_size(header));
         }
         Ok(received)
+    }
+
+    /// Of a frame of the last batch: its length, and, if it stands for many messages, how long
+    /// the payload of each is, else 0.
+    #[must_use]
+    pub const fn frame(&self, at: usize) -> (usize, usize) {
+        self.batch[at]
+    }
+
+    /// The bytes of a frame of the last batch that had no room behind `taken` others.
+    #[must_use]
+    pub fn rest(&self, at: usize, taken: usize) -> &[u8] {
+        let (len, _) = self.batch[at];
+        let rest = &self.rests[at * FRAME_BYTES..][..FRAME_BYTES];
+        &rest[..len.saturating_sub(taken).min(FRAME_BYTES)]
     }
 
     /// Sends a whole frame. One system call, no allocation.

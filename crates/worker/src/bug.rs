@@ -61,4 +61,8 @@ ashway_abi::seeded_bugs! {
     TimersAreMessages,
     /// A message whose handler was stopped, or aborted, is not among those it ran for.
     AbortedNotRun,
+    /// What finds no room in a link in memory is not counted.
+    OverflowNotCounted,
+    /// A frame of a capture comes while paths have the one before.
+    CaptureNotHeldBack,
 }

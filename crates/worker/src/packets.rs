@@ -1,9 +1,5 @@
-//! Messages from packet sockets: the rung without a kernel tier.
-//!
-//! The kernel still sees every frame; a drop rule at the interface's ingress
-//! keeps matched messages from the host's stack, so that `consume` is true.
+//! Messages from interfaces without a kernel tier.
 
-use std::cell::Cell;
 use std::mem;
 
 use ashway_abi::Count;
@@ -16,8 +12,9 @@ use ashway_ring::BATCH;
 use ashway_wire::Datagram;
 
 use crate::counters::UserRows;
+use crate::frame_port::FramePort;
+use crate::medium::Received;
 use crate::observe::{FramePrefix, What, trace};
-use crate::packet_port::PacketPort;
 use crate::paths::Paths;
 use crate::segments;
 
@@ -32,110 +29,121 @@ fn joined(room: &Buffer, len: usize, rest: &[u8]) -> Buffer {
 /// Most batches that are taken at a look.
 const LOOK: usize = 16;
 
-/// Takes a batch from the socket, and more behind it while fewer have found room with their paths:
+/// Takes a batch from the port, and more behind it while fewer have found room with their paths:
 /// what is nobody's, and what a flooded path has no room for, keeps no other path's waiting until
-/// the socket itself is full. Says whether there was anything.
+/// a socket itself is full. Says whether there was anything.
 ///
 /// # Errors
 ///
-/// What the socket said.
+/// What the medium said.
 pub(crate) fn drain(
-    port: &mut PacketPort,
+    port: &mut FramePort,
     paths: &mut Paths,
     rows: &UserRows,
     now: impl Fn() -> Time,
 ) -> std::io::Result<bool> {
-    let PacketPort {
-        socket,
-        rooms,
-        iface,
-        mac,
-        unmatched_row,
-        ..
-    } = port;
-    let mac = mac.get();
-    let long = rooms.long;
-    let queued = Cell::new(0);
-    let mut receive = |room: &mut Buffer, len: usize, rest: &[u8], gso_size: usize| {
-        // Whose it is, its headers say.
-        let frame = &room[HEADROOM_BYTES..][..len - rest.len()];
-        let observed = if trace::on() { trace::number() } else { 0 };
-        trace::note(observed, || What::Received {
-            iface: *iface as u32,
-            frame: FramePrefix {
-                len,
-                ..FramePrefix::of(frame)
-            },
-        });
-        let ours = frame.get(..6) == Some(&mac[..]);
-        let target = ours.then(|| paths.find(*iface, frame, rows)).flatten();
-        let long_frame = (target.is_some() && !rest.is_empty()).then(|| joined(room, len, rest));
-        let frame = match &long_frame {
-            Some(whole) => &whole[HEADROOM_BYTES..][..len],
-            None => frame,
-        };
-        // As in the kernel tier: what is no UDP datagram a handler of the short form does
-        // not get, even if its filter matches.
-        let target = target.filter(|to| !paths.is_fed(*to) || Datagram::parse(frame).is_ok());
-        if let Some(target) = target {
-            let whole = Meta {
-                iface: *iface as u32,
-                observed,
-                copies: 1,
-                ..Meta::default()
-            };
-            match segments::of(frame, gso_size) {
-                Some(Ok(segments)) => {
-                    for number in 0..segments.count() {
-                        let is_observed = observed != 0 && number == 0;
-                        let put = |into| segments::nth(&segments, number, &whole, into);
-                        let has_room = paths.receive_for(target, is_observed, now(), rows, put);
-                        queued.set(queued.get() + usize::from(has_room));
-                    }
-                    return;
-                }
-                Some(Err(fate)) => return paths.refuse_for(target, observed, fate, rows),
-                None => {}
-            }
-            let put = |mut message: Message| {
-                // Copied by Linux, out of the driver's frame.
-                if let Some(whole) = long_frame {
-                    message.put(whole, len);
-                    message.copied();
-                } else {
-                    message.exchange(len, |own| {
-                        if own.len() < long || own.is_of_pool() {
-                            *own = Buffer::new(long);
-                        }
-                        mem::swap(own, room);
-                        Some(())
-                    });
-                }
-                message.meta.iface = *iface as u32;
-                message.meta.observed = observed;
-                message
-            };
-            let has_room = paths.receive_for(target, observed != 0, now(), rows, put);
-            queued.set(queued.get() + usize::from(has_room));
-            return;
-        }
-        paths.engine.unmatched();
-        rows.add(*unmatched_row, Count::Received);
-        rows.add(*unmatched_row, Count::Passed);
-        trace::note(observed, || What::Path(None));
-        trace::note(observed, || What::Fate(Count::Passed));
-    };
     let mut any = false;
+    let mut queued = 0;
     for _ in 0..LOOK {
-        let taken = socket.recv_batch(&mut rooms.all, HEADROOM_BYTES, &mut receive)?;
+        if port.is_held_back(paths.engine.waiting()) {
+            break;
+        }
+        let taken = port.medium.receive(&mut port.rooms.all)?;
         any |= taken > 0;
+        for at in 0..taken {
+            queued += take(port, at, paths, rows, &now);
+        }
         // Whose they were nobody has looked.
-        let lost = socket.lost().unwrap_or(0);
-        rows.add_many(*unmatched_row, Count::Received, lost);
-        rows.add_many(*unmatched_row, Count::DroppedRingFull, lost);
-        if taken < BATCH || queued.get() >= BATCH {
+        let lost = port.medium.lost();
+        rows.add_many(port.unmatched_row, Count::Received, lost);
+        rows.add_many(port.unmatched_row, Count::DroppedRingFull, lost);
+        if taken < BATCH || queued >= BATCH {
             break;
         }
     }
     Ok(any)
+}
+
+/// Takes a frame of the batch to its path; how many messages have found room there.
+fn take(
+    port: &mut FramePort,
+    at: usize,
+    paths: &mut Paths,
+    rows: &UserRows,
+    now: impl Fn() -> Time,
+) -> usize {
+    let iface = port.iface;
+    let long = port.rooms.long;
+    let room = &mut port.rooms.all[at];
+    let Received { len, gso_size } = port.medium.received(at);
+    let rest = port.medium.rest(at, room.len() - HEADROOM_BYTES);
+    // Whose it is, its headers say.
+    let frame = &room[HEADROOM_BYTES..][..len - rest.len()];
+    let observed = if trace::on() { trace::number() } else { 0 };
+    trace::note(observed, || What::Received {
+        iface: iface as u32,
+        frame: FramePrefix {
+            len,
+            ..FramePrefix::of(frame)
+        },
+    });
+    let ours = frame.first_chunk().is_some_and(|to| port.mac.accepts(*to));
+    let target = ours.then(|| paths.find(iface, frame, rows)).flatten();
+    let long_frame = (target.is_some() && !rest.is_empty()).then(|| joined(room, len, rest));
+    let frame = match &long_frame {
+        Some(whole) => &whole[HEADROOM_BYTES..][..len],
+        None => frame,
+    };
+    // As in the kernel tier: what is no UDP datagram a handler of the short form does
+    // not get, even if its filter matches.
+    let target = target.filter(|to| !paths.is_fed(*to) || Datagram::parse(frame).is_ok());
+    let Some(target) = target else {
+        let fate = port.medium.leave(at, frame);
+        paths.engine.unmatched();
+        rows.add(port.unmatched_row, Count::Received);
+        rows.add(port.unmatched_row, fate);
+        trace::note(observed, || What::Path(None));
+        trace::note(observed, || What::Fate(fate));
+        return 0;
+    };
+    let whole = Meta {
+        iface: iface as u32,
+        observed,
+        copies: 1,
+        ..Meta::default()
+    };
+    match segments::of(frame, gso_size) {
+        Some(Ok(segments)) => {
+            let has_room = |number: &usize| {
+                let is_observed = observed != 0 && *number == 0;
+                let put = |into| segments::nth(&segments, *number, &whole, into);
+                paths.receive_for(target, is_observed, now(), rows, put)
+            };
+            return (0..segments.count()).filter(has_room).count();
+        }
+        Some(Err(fate)) => {
+            paths.refuse_for(target, observed, fate, rows);
+            return 0;
+        }
+        None => {}
+    }
+    let put = |mut message: Message| {
+        // Copied once, out of the driver's frame or whatever there is in its place.
+        if let Some(whole) = long_frame {
+            message.put(whole, len);
+            message.copied();
+        } else {
+            message.exchange(len, |own| {
+                if own.len() < long || own.is_of_pool() {
+                    *own = Buffer::new(long);
+                }
+                mem::swap(own, room);
+                Some(())
+            });
+        }
+        message.meta.iface = iface as u32;
+        message.meta.observed = observed;
+        message
+    };
+    usize::from(paths.receive_for(target, observed != 0, now(), rows, put))
 }

@@ -1,7 +1,7 @@
 //! Paths as the worker has them: those of modules, and those that end in a handler.
 //!
 //! Messages come from the rings of handlers' instances ([`crate::run_instance`]), from those of
-//! whole frames ([frame queue](crate::queue)), and from packet sockets.
+//! whole frames ([frame queue](crate::queue)), and from interfaces without a kernel tier.
 //! Each waits in its path's own input queue until the [engine](ashway_path::engine) picks
 //! the path. What comes as a whole frame is looked up here if its path has gone meanwhile,
 //! so it is right even if paths came and went while it waited.
@@ -36,12 +36,12 @@ use ashway_wire::{Datagram, Headers, udp};
 
 use crate::bug::{self, Bug};
 use crate::counters::UserRows;
+use crate::frame_port::FramePort;
 use crate::in_user;
 use crate::instance::Instance;
 use crate::keys;
 use crate::observe::{What, trace};
 use crate::order::{ModulePath, Order};
-use crate::packet_port::PacketPort;
 use crate::queue::Queue;
 use crate::relay_shadow::Recording;
 use crate::relays::Relays;
@@ -508,7 +508,7 @@ impl Paths {
         self.offer(Some(target), message, trail, now, rows);
     }
 
-    /// Queues a frame from a packet socket for the path that it was found to belong to;
+    /// Queues a frame from an interface without a kernel tier for the path that it was found to belong to;
     /// `put` makes the message, if there is room for it. Says whether there was.
     pub(crate) fn receive_for(
         &mut self,
@@ -531,7 +531,7 @@ impl Paths {
         admitted.is_ok()
     }
 
-    /// Ends a frame from a packet socket with this fate, which cannot come to the path that it
+    /// Ends a frame from such an interface with this fate, which cannot come to the path that it
     /// belongs to.
     pub(crate) fn refuse_for(
         &mut self,
@@ -632,11 +632,11 @@ impl Paths {
     pub(crate) fn flush(
         &mut self,
         xdp: &mut [Option<XdpPort>],
-        packet: &mut [PacketPort],
+        frames: &mut [FramePort],
         frame_queue: Option<&Queue>,
         rows: &UserRows,
     ) {
-        self.around.transmit(&mut self.engine, xdp, packet, rows);
+        self.around.transmit(&mut self.engine, xdp, frames, rows);
         // Only now that the replies have left: the kernel tier must not overtake.
         self.around.feeds.leave(&self.around.ended_handlers);
         self.around.ended_handlers.clear();

@@ -10,9 +10,9 @@ pub(crate) trait Port {
     /// Sends a whole frame, and says how that ended, in the ledger of what is sent.
     fn send(&mut self, frame: &[u8]) -> Count;
 
-    /// Gives a frame to the host's own stack, as if it had just arrived.
-    /// `false` if that failed.
-    fn pass(&mut self, frame: &[u8]) -> bool;
+    /// Gives a frame to the host's own stack, as if it had just arrived. Its fate:
+    /// [`Count::Passed`], or why the host does not have it.
+    fn pass(&mut self, frame: &[u8]) -> Count;
 }
 
 /// The way out of an interface that the node has left.
@@ -24,8 +24,8 @@ impl Port for Gone {
         Count::OutDroppedIfaceDown
     }
 
-    fn pass(&mut self, _frame: &[u8]) -> bool {
-        false
+    fn pass(&mut self, _frame: &[u8]) -> Count {
+        Count::DroppedPassFailed
     }
 }
 
@@ -48,10 +48,10 @@ pub(crate) fn unsent(fate: Count) -> Option<Count> {
     })
 }
 
-/// Gives a message back to the host's stack, as it came; false if that failed. What was
-/// put together from fragments comes to it as fragments: whole it would not fit the frame
-/// that a driver hands over.
-pub(crate) fn give_to_host(message: &mut Message, port: &mut impl Port) -> bool {
+/// Gives a message back to the host's stack, as it came; its fate, as [`Port::pass`] says it.
+/// What was put together from fragments comes to it as fragments: whole it would not fit the
+/// frame that a driver hands over.
+pub(crate) fn give_to_host(message: &mut Message, port: &mut impl Port) -> Count {
     let parts = fragment::apart(message);
     if parts.is_empty() {
         let frame = message.bytes_mut();
@@ -60,7 +60,9 @@ pub(crate) fn give_to_host(message: &mut Message, port: &mut impl Port) -> bool 
         port.pass(frame)
     } else {
         // No device fills in the checksum of what its host cuts.
-        parts.iter().all(|part| port.pass(part.bytes()))
+        let mut fates = parts.iter().map(|part| port.pass(part.bytes()));
+        let failed = fates.find(|fate| *fate != Count::Passed);
+        failed.unwrap_or(Count::Passed)
     }
 }
 

@@ -7,7 +7,6 @@
 use std::convert::Infallible;
 use std::io::Write as _;
 use std::num::NonZeroU64;
-use std::os::fd::AsFd;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -26,8 +25,8 @@ use crate::bell::Bell;
 use crate::clock::now;
 use crate::counters::UserRows;
 use crate::error::InstanceError;
+use crate::frame_port::FramePort;
 use crate::order::Order;
-use crate::packet_port::PacketPort;
 use crate::packets;
 use crate::paths::Paths;
 use crate::queue::Queue;
@@ -74,8 +73,8 @@ pub struct Work {
     pub paths: Paths,
     /// Ways out of interfaces with XDP, by interface.
     pub xdp_ports: Vec<Option<XdpPort>>,
-    /// Interfaces on packet sockets.
-    pub packet_ports: Vec<PacketPort>,
+    /// Interfaces without a kernel tier.
+    pub frame_ports: Vec<FramePort>,
     /// Where to count.
     pub rows: Arc<UserRows>,
 }
@@ -411,7 +410,7 @@ impl Work {
         self.paths.engine.open_shares(now());
         self.awake.rouse_all(&mut self.instances);
         self.take();
-        self.packet_ports.clear();
+        self.frame_ports.clear();
         // No path is woken any more: one that is always due would never let it end.
         while self.take() || self.is_awaited() || self.paths.engine.sets_aside() {}
     }
@@ -445,7 +444,7 @@ impl Work {
             awake,
             frame_queue,
             paths,
-            packet_ports,
+            frame_ports,
             rows,
             ..
         } = self;
@@ -461,9 +460,9 @@ impl Work {
             any |= rings::drain_frames(frame_queue, paths, rows, now);
         }
         // Those of a path draw on one account: another comes first each time.
-        let by = packet_ports.len().min(1);
-        packet_ports.rotate_left(by);
-        for port in packet_ports.iter_mut() {
+        let by = frame_ports.len().min(1);
+        frame_ports.rotate_left(by);
+        for port in frame_ports.iter_mut() {
             // An interface that went away has nothing more to say.
             any |= packets::drain(port, paths, rows, now).unwrap_or(false);
         }
@@ -533,13 +532,16 @@ impl Work {
 
     /// Sends what paths of modules have sent.
     fn flush(&mut self) {
-        let (xdp, packet) = (&mut self.xdp_ports, &mut self.packet_ports);
+        let (xdp, frames) = (&mut self.xdp_ports, &mut self.frame_ports);
         let frame_queue = self.frame_queue.as_deref();
-        self.paths.flush(xdp, packet, frame_queue, &self.rows);
+        self.paths.flush(xdp, frames, frame_queue, &self.rows);
     }
 
     /// Asks to be woken, looks once more, and sleeps.
     fn sleep(&mut self, call: &OwnedFd) {
+        for port in &mut self.frame_ports {
+            port.medium.flush();
+        }
         let none = self.awake.all_lie_down(&mut self.instances);
         self.want_frames(true);
         // Pairs with the exchange in the ring program: either it sees the flag
@@ -547,16 +549,14 @@ impl Work {
         fence(Ordering::SeqCst);
         let roused = self.rouse();
         if none && !roused && !self.frame_queue.as_deref().is_some_and(rings::holds_any) {
-            let mut fds: Vec<PollFd> = Vec::with_capacity(2 + self.packet_ports.len());
+            let mut fds: Vec<PollFd> = Vec::with_capacity(2 + self.frame_ports.len());
             fds.push(PollFd::new(call, PollFlags::IN));
             let bell = self.wake.as_ref().map(|bell| bell.fd());
             if let Some(bell) = &bell {
                 fds.push(PollFd::new(bell, PollFlags::IN));
             }
-            let sockets: Vec<_> = self.packet_ports.iter().map(|p| p.socket.as_fd()).collect();
-            for socket in &sockets {
-                fds.push(PollFd::new(socket, PollFlags::IN));
-            }
+            let sources = self.frame_ports.iter().filter_map(|port| port.medium.fd());
+            fds.extend(sources.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
             // Interrupted or timed out: the loop looks at everything anyway.
             let _ = poll(&mut fds, self.nap().as_ref());
             // Not called: there is nothing to read.
@@ -565,10 +565,13 @@ impl Work {
         self.want_frames(false);
     }
 
-    /// How long no path has to be woken; without end if none wants to be.
+    /// How long no path has to be woken and no frame is due; without end if none is to be.
     fn nap(&self) -> Option<Timespec> {
-        let next = self.paths.due_at()?.since(now());
-        Timespec::try_from(next).ok()
+        let (ports, waiting) = (self.frame_ports.iter(), self.paths.engine.waiting());
+        let ports = ports.filter(|port| !port.is_held_back(waiting));
+        let frames = ports.filter_map(|port| port.medium.due_at());
+        let next = frames.chain(self.paths.due_at()).min()?;
+        Timespec::try_from(next.since(now())).ok()
     }
 
     /// Has the programs of whole frames ring, or not.

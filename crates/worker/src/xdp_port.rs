@@ -56,10 +56,10 @@ impl Port for XdpPort {
         Count::OutDroppedTxFull
     }
 
-    fn pass(&mut self, frame: &[u8]) -> bool {
+    fn pass(&mut self, frame: &[u8]) -> Count {
         // Earlier replies leave first.
         let _ = self.tx.kick();
-        match &mut self.pass_by {
+        let is_passed = match &mut self.pass_by {
             PassBy::Frame {
                 program,
                 ifindex,
@@ -73,6 +73,11 @@ impl Port for XdpPort {
                         .is_some_and(|passer| by_socket(passer, frame))
             }
             PassBy::Socket(passer) => by_socket(passer, frame),
+        };
+        if is_passed {
+            Count::Passed
+        } else {
+            Count::DroppedPassFailed
         }
     }
 }

@@ -10,10 +10,10 @@ use super::Word;
 pub struct Interface {
     /// Its name.
     pub name: String,
-    /// The kernel's number of it.
+    /// The kernel's number of it; 0 if only the node knows it.
     pub ifindex: u32,
-    /// How frames come: `native`, `tcx`, `generic` or `packet`; `down` or `gone` if they do
-    /// not.
+    /// How frames come: `native`, `tcx`, `generic`, `packet`, `tap`, `pcap` or `memory`; `down`
+    /// or `gone` if they do not.
     pub mode: Word,
     /// Why so, where `attach = "auto"` chose.
     pub because: Option<String>,
@@ -25,8 +25,8 @@ pub struct Interface {
     pub mac_changes: u64,
     /// Receive queues.
     pub rx_queues: u64,
-    /// How replies of the kernel tier leave: `xdp_tx`, `redirect` or `tcx`; `packet` where
-    /// there is no XDP.
+    /// How replies of the kernel tier leave: `xdp_tx`, `redirect` or `tcx`; the mode where there
+    /// is none.
     pub reply: Word,
     /// How UDP checksums of what comes are treated, in words.
     pub udp_checksum: Word,
@@ -47,6 +47,10 @@ pub struct Unmatched {
     /// Frames that came while the interface's packet socket was full: whose they were nobody has
     /// looked. The host's stack has them, but for those that are kept from it.
     pub overflowed: u64,
+    /// Frames that were dropped because there is no host behind the interface: it is a TAP
+    /// device, or a link between two interfaces of the node.
+    #[serde(default)]
+    pub no_host: u64,
 }
 
 /// Frames that were counted as sent, and did not leave.

@@ -28,13 +28,17 @@ use crate::failure::{Exit, Failure};
 Examples:
   ashway run paths/02-counter.toml
   ashway run node.toml --try 30        then `ashway confirm` within 30 s
-  ashway run node.toml --socket ./node.sock")]
+  ashway run node.toml --socket ./node.sock
+  ashway run replay.toml --until-end   an interface of it reads a capture")]
 pub(crate) struct Run {
     /// The configuration (`paths/` has examples)
     config: PathBuf,
     /// Detach after this time unless `ashway confirm` comes first
     #[arg(long = "try", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     try_seconds: Option<u64>,
+    /// End when the captures that interfaces read (`attach = "pcap"`) are at their ends
+    #[arg(long)]
+    until_end: bool,
     /// The control socket [default: `socket` of the configuration, else
     /// `/run/ashway/NODE.sock` for root, `$XDG_RUNTIME_DIR/ashway/NODE.sock`]
     #[arg(long, value_name = "PATH")]
@@ -57,6 +61,13 @@ impl Run {
         }
         let config = config::load(&self.config)?;
         check::agrees(&config)?;
+        if self.until_end && !config.ifaces.iter().any(|iface| iface.own.read.is_some()) {
+            let message = "no interface reads a capture, so there is no end to wait for";
+            let failure = Failure::new(Exit::Usage, message.to_owned());
+            let hint =
+                "give one `attach = \"pcap\"` and `read = \"FILE\"`, or leave `--until-end` out";
+            return Err(failure.hint(hint).in_file(&self.config));
+        }
         let socket = self
             .socket
             .or_else(|| config.node.socket.clone())
@@ -64,6 +75,7 @@ impl Run {
         let options = RunOptions {
             try_seconds: self.try_seconds,
             socket,
+            until_end: self.until_end,
             lines_to_stderr: face.json,
         };
         ashway_daemon::run(&config, &options).map_err(|error| {

@@ -123,6 +123,29 @@ pub(super) fn nft(path: Option<&FsPath>) -> Check {
     }
 }
 
+/// Interfaces that a node makes itself.
+pub(super) fn own(probe: &Probe, tun: &Result<(), String>) -> Vec<Check> {
+    let tap = match tun {
+        Err(why) => Check::new(
+            "tap",
+            Mark::Degraded,
+            format!(
+                "no TAP device: /dev/net/tun: {why}; helps: `modprobe tun`, or write access to it"
+            ),
+        ),
+        Ok(()) if !held(probe, "CAP_NET_ADMIN") => Check::new(
+            "tap",
+            Mark::Degraded,
+            "only a TAP device that was made for this user (`ip tuntap add NAME mode tap user \
+             USER`); helps: CAP_NET_ADMIN, which `unshare -Urn` gives in a namespace",
+        ),
+        Ok(()) => Check::new("tap", Mark::Ok, "TAP devices can be made"),
+    };
+    let none = "no privilege is needed";
+    let [pcap, memory] = ["pcap", "memory"].map(|name| Check::new(name, Mark::Ok, none));
+    vec![tap, pcap, memory]
+}
+
 pub(super) fn iface(probe: &Probe, means: &Means, seen: &Seen) -> Vec<Check> {
     let found = match &seen.found {
         Ok(found) => found,

@@ -70,7 +70,7 @@ fn veth(takes_xdp_tx: Option<Result<bool, String>>, xdp: Option<Owner>) -> Seen 
 }
 
 fn report(probe: Probe, seen: Vec<Seen>) -> Report {
-    Report::of(probe, Some("/usr/sbin/nft".into()), seen, true)
+    Report::of(probe, Some("/usr/sbin/nft".into()), Ok(()), seen, true)
 }
 
 fn first_line(probe: Probe) -> String {
@@ -138,7 +138,7 @@ fn an_interface_that_was_named_must_exist() {
     assert_eq!(named.exit_code(), 1);
     assert!(named.render().contains("missing   link  No such device"));
     assert_eq!(named.to_json()["interfaces"][0]["found"], false);
-    let listed = Report::of(host(&[], false, &[]), None, vec![absent()], false);
+    let listed = Report::of(host(&[], false, &[]), None, Ok(()), vec![absent()], false);
     assert_eq!(listed.exit_code(), 0);
 }
 

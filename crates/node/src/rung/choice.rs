@@ -71,6 +71,9 @@ pub fn choose(means: &Means, ifaces: &[(Attach, &Iface)]) -> Vec<Choice> {
     let of = |(attach, iface): &(Attach, &Iface)| {
         let rung = match attach {
             Attach::Packet => Rung::Packet,
+            Attach::Tap => Rung::Tap,
+            Attach::Pcap => Rung::Pcap,
+            Attach::Memory => Rung::Memory,
             Attach::Generic => Rung::Generic,
             Attach::Xdp => Rung::Native,
             Attach::Tcx => Rung::Tcx,

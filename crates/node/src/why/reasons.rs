@@ -163,6 +163,13 @@ pub const fn reason(count: Count) -> Reason {
             "the host's queues were full, the interface is down, or at TCX the message was for \
              another host; the kernel tier passes without a copy",
         ),
+        Count::DroppedNoHost => (
+            "was dropped: no path wants it, or its handler passed it, and behind this interface is \
+             no host: the host has sent it itself (a TAP device), or the node has both ends",
+            "iface",
+            "widen the `match` of a path if it is to be taken; else nothing to do: a machine \
+             without a listener drops it, too",
+        ),
         Count::DroppedNoHeadroom => (
             "was dropped: there is no room in front of it for a header, or to mark it as a reply",
             "iface",

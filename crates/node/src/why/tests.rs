@@ -180,6 +180,7 @@ fn status(count: Count) -> Status {
             unmatched: Unmatched {
                 passed: 5,
                 overflowed: 0,
+                no_host: 0,
             },
             ..Interface::default()
         }],

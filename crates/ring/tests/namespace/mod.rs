@@ -71,11 +71,14 @@ pub(crate) fn ifindex(name: &str) -> u32 {
 pub(crate) fn received(socket: &mut PacketSocket, mut each: impl FnMut(&[u8])) -> usize {
     const FRONT: usize = 8;
     let mut rooms = vec![vec![0xaa; FRONT + 300]; BATCH];
-    let taken = socket.recv_batch(&mut rooms, FRONT, |room, len, rest, _| {
+    let taken = socket.recv_batch(&mut rooms, FRONT).unwrap();
+    for (at, room) in rooms.iter().enumerate().take(taken) {
         assert_eq!(room[..FRONT], [0xaa; FRONT]);
+        let (len, _) = socket.frame(at);
         let here = &room[FRONT..][..len.min(300)];
+        let rest = socket.rest(at, 300);
         assert_eq!(here.len() + rest.len(), len);
         each(&[here, rest].concat());
-    });
-    taken.unwrap()
+    }
+    taken
 }

@@ -24,8 +24,8 @@ use super::Seat;
 use crate::clock::now;
 use crate::counters::UserRows;
 use crate::feeds::{Feeds, write_standing};
+use crate::frame_port::FramePort;
 use crate::observe::trace;
-use crate::packet_port::PacketPort;
 use crate::port::{Gone, Port, give_to_host, unsent};
 use crate::queue::Queue;
 use crate::relay_shadow::{Recorded, Recorder};
@@ -139,7 +139,7 @@ impl Around {
         &mut self,
         engine: &mut Engine<Message, Seat, P>,
         xdp: &mut [Option<XdpPort>],
-        packet: &mut [PacketPort],
+        frames: &mut [FramePort],
         rows: &UserRows,
     ) {
         let mut any = false;
@@ -148,17 +148,18 @@ impl Around {
             let (Exit::Left { message, .. } | Exit::Ended { message, .. }) = exit;
             rows.add(data.row, Count::OutOriginated);
             self.recorder.sent(&message);
-            let (message, _) = Destination::Send.by(data.row, message, xdp, packet, rows);
+            let (message, _) = Destination::Send.by(data.row, message, xdp, frames, rows);
             self.keep(message);
         }
         let mut outbox = std::mem::take(&mut self.outbox);
         for Outgoing { to, row, message } in outbox.drain(..) {
             any = true;
-            let (message, is_taken) = to.by(row, message, xdp, packet, rows);
-            if let (Destination::Back(Some(path)), false) = (to, is_taken)
+            let (message, fate) = to.by(row, message, xdp, frames, rows);
+            if let Destination::Back(Some(path)) = to
+                && fate != Count::Passed
                 && let Some((path, _)) = engine.path_mut(path)
             {
-                path.pass_failed();
+                path.pass_failed(fate);
             }
             self.keep(message);
         }
@@ -173,21 +174,21 @@ impl Around {
 }
 
 impl Destination {
-    /// Has a message leave for there by its interface. Gives the buffer back, and says whether
-    /// it was taken.
+    /// Has a message leave for there by its interface. Gives the buffer back, and says how that
+    /// is counted: in the ledger of what is sent, or of what was received if that is given back.
     fn by(
         self,
         row: CounterRow,
         message: Message,
         xdp: &mut [Option<XdpPort>],
-        packet: &mut [PacketPort],
+        frames: &mut [FramePort],
         rows: &UserRows,
-    ) -> (Message, bool) {
+    ) -> (Message, Count) {
         let iface = message.meta.iface as usize;
         if let Some(port) = xdp.get_mut(iface).and_then(Option::as_mut) {
             self.out(row, message, port, rows)
-        } else if let Some(port) = packet.iter_mut().find(|port| port.iface == iface) {
-            self.out(row, message, &mut port.way_out(), rows)
+        } else if let Some(port) = frames.iter_mut().find(|port| port.iface == iface) {
+            self.out(row, message, port, rows)
         } else {
             self.out(row, message, &mut Gone, rows)
         }
@@ -200,28 +201,28 @@ impl Destination {
         mut message: Message,
         port: &mut impl Port,
         rows: &UserRows,
-    ) -> (Message, bool) {
+    ) -> (Message, Count) {
         if let Self::Send = self {
             let sent = port.send(message.bytes());
             message.copied();
             trace::sent(&message, sent == Count::OutHandedOver);
             rows.add(row, sent);
-            return (message, sent == Count::OutHandedOver);
+            return (message, sent);
         }
-        let is_taken = give_to_host(&mut message, port);
-        let counts = match (self, is_taken) {
-            (Self::Back(_), true) => [Count::Passed].as_slice(),
-            (Self::Back(_), false) => &[Count::DroppedPassFailed],
-            (_, true) => &[Count::OutOriginated, Count::OutHandedOver],
-            (_, false) => &[Count::OutOriginated, Count::OutDroppedTxFull],
-        };
-        for count in counts {
-            rows.add(row, *count);
-        }
+        let fate = give_to_host(&mut message, port);
         if let Self::Back(_) = self {
-            trace::fate(&message, counts[0]);
+            rows.add(row, fate);
+            trace::fate(&message, fate);
+            return (message, fate);
         }
-        (message, is_taken)
+        let sent = match fate {
+            Count::Passed => Count::OutHandedOver,
+            Count::DroppedNoHost => Count::OutDroppedNoRoute,
+            _ => Count::OutDroppedTxFull,
+        };
+        rows.add(row, Count::OutOriginated);
+        rows.add(row, sent);
+        (message, sent)
     }
 }
 

@@ -5,19 +5,17 @@
 //! the sources, and answered. What no one waits for is an [order](crate::order).
 
 use std::collections::HashSet;
-use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ashway_path::places::PathId;
-use ashway_ring::receive_nothing;
 use serde::{Deserialize, Serialize};
 
 use super::Work;
 use crate::clock::now;
 use crate::error::InstanceError;
+use crate::frame_port::FramePort;
 use crate::observe::trace::{self, TraceSink};
-use crate::packet_port::PacketPort;
 use crate::packets;
 use crate::plan::HandlerId;
 use crate::queue::Queue;
@@ -78,8 +76,8 @@ pub enum Resource {
     Recording(Arc<Mutex<Recording>>),
     /// The way out of an interface with XDP, in the place of the one that it had.
     XdpPort(usize, Box<XdpPort>),
-    /// The same of one on packet sockets.
-    PacketPort(Box<PacketPort>),
+    /// The way in and out of one without a kernel tier.
+    FramePort(Box<FramePort>),
     /// An observer, who is told what happens.
     Observer(TraceSink),
     /// Another version of a handler, which takes over.
@@ -147,10 +145,10 @@ impl Work {
                 if let Some(port) = self.xdp_ports.get_mut(iface) {
                     *port = None;
                 }
-                let left = self.packet_ports.extract_if(.., |port| port.iface == iface);
+                let left = self.frame_ports.extract_if(.., |port| port.iface == iface);
                 for mut port in left {
                     // No more comes, and what has come is taken.
-                    let is_deaf = receive_nothing(port.socket.as_fd()).is_ok();
+                    let is_deaf = port.medium.shut();
                     let mut drain = || packets::drain(&mut port, paths, &self.rows, now);
                     // That the interface went down is said once, before it.
                     while is_deaf && drain().or_else(|_| drain()).unwrap_or(false) {}
@@ -197,9 +195,7 @@ impl Work {
             Resource::Relays(relays) => self.paths.set_relays(relays),
             Resource::Recording(recording) => self.paths.record(&recording),
             Resource::XdpPort(iface, port) => self.xdp_ports[iface] = Some(*port),
-            Resource::PacketPort(port) => {
-                self.packet_ports.push(*port);
-            }
+            Resource::FramePort(port) => self.frame_ports.push(*port),
             Resource::Observer(observer) => trace::set(Some(observer)),
             Resource::Version(next) => return Answer::VersionActivated(next.run()),
         }

@@ -18,6 +18,7 @@ use crate::order::ModulePath;
 use crate::rows::CounterRow;
 use crate::target::Target;
 
+mod captures;
 mod fed;
 
 /// What is said of the worker's stages, in order.
@@ -149,7 +150,7 @@ fn work(paths: Paths, rows: &Arc<UserRows>) -> Work {
         frame_queue: None,
         paths,
         xdp_ports: Vec::new(),
-        packet_ports: Vec::new(),
+        frame_ports: Vec::new(),
         rows: Arc::clone(rows),
     }
 }

@@ -40,9 +40,19 @@ pub(super) fn interfaces(status: &answer::Status) -> String {
         }
         if iface.unmatched.overflowed > 0 {
             let (name, lost) = (&iface.name, iface.unmatched.overflowed);
+            let full = match &*iface.mode {
+                "memory" => "its link in memory",
+                _ => "its packet socket",
+            };
             let line = format!(
-                "lost: {name}: {lost} frames found its packet socket full; whose they were nobody \
-                 knows\n"
+                "lost: {name}: {lost} frames found {full} full; whose they were nobody knows\n"
+            );
+            out.push_str(&line);
+        }
+        if iface.unmatched.no_host > 0 {
+            let (name, dropped) = (&iface.name, iface.unmatched.no_host);
+            let line = format!(
+                "dropped: {name}: {dropped} frames that no path takes: there is no host behind it\n"
             );
             out.push_str(&line);
         }

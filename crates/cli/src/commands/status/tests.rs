@@ -22,6 +22,7 @@ fn status() -> answer::Status {
         unmatched: Unmatched {
             passed: 12,
             overflowed: 0,
+            no_host: 0,
         },
         ..Interface::default()
     };
