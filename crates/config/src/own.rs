@@ -114,7 +114,8 @@ pub(super) fn check_peers(
     places: &[Range<usize>],
 ) {
     for (iface, span) in ifaces.iter().zip(places) {
-        let Some(peer) = &iface.own.peer else {
+        // On another interface the key itself is a mistake.
+        let (Some(peer), Attach::Memory) = (&iface.own.peer, iface.attach) else {
             continue;
         };
         let name = &iface.name;
