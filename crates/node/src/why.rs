@@ -28,7 +28,7 @@ pub use flow::Flow;
 pub use reasons::{Reason, reason};
 
 use crate::request::{Refusal, unknown};
-use ashway_config::{Config, NodeGraph, Offline, suggest};
+use ashway_config::{Attach, Config, NodeGraph, Offline, suggest};
 
 /// Most filters, or paths, that are explained one by one.
 const LISTED: usize = 20;
@@ -270,7 +270,10 @@ fn flow_answer(
         Some(name) => (Some(name), won(&matched), String::new()),
         None => (
             None,
-            format!("no path of `{iface}` matches it: the host gets it, untouched"),
+            format!(
+                "no path of `{iface}` matches it: {}",
+                unmatched(config, iface)
+            ),
             "widen a path's `match`, or add a path".to_owned(),
         ),
     };
@@ -294,6 +297,7 @@ fn flow_answer(
         tier,
         tier_reason,
         stages: path.map(|name| places.stage_names(name, status)),
+        has_no_host: config.iface(iface).is_some_and(|it| it.attach.is_own()),
         file: path.map(|_| places.file()),
         line: path.and_then(|name| places.line(name, "match")),
         matched,
@@ -400,6 +404,19 @@ impl Looked {
                 .map(|(specificity, value)| (name(value).to_owned(), text(value), specificity))
                 .collect(),
         }
+    }
+}
+
+/// What becomes of a frame that no path of an interface matches.
+fn unmatched(config: &Config, iface: &str) -> &'static str {
+    let of = config.iface(iface);
+    match of.map(|iface| iface.attach) {
+        Some(Attach::Tap) => "it is dropped, as the host has sent it itself",
+        Some(Attach::Pcap) => "it goes into the file that the interface writes",
+        Some(Attach::Memory) => {
+            "whoever has the far end gets it as the host, and between two interfaces it is dropped"
+        }
+        _ => "the host gets it, untouched",
     }
 }
 

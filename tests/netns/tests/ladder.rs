@@ -410,6 +410,14 @@ fn a_tap_device_without_root() {
         );
         assert_eq!(entry(&after, "paths", "counter")["fates"]["answered"], 100);
 
+        let why = node.ask(&["why", "udp 10.7.0.1:1 > 10.7.0.2:9", "--iface", "b0"]);
+        let why = text(&why);
+        assert!(why.contains("on b0 goes to no path"), "{why}");
+        assert!(
+            why.contains("it is dropped, as the host has sent it itself"),
+            "{why}"
+        );
+
         // A second node cannot have the same device, and does not harm the first.
         let folder = node.folder.path("node.toml");
         let mut other = Command::new(ashway().unwrap());

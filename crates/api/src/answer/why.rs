@@ -26,8 +26,11 @@ pub struct WhyFlow {
     pub flow: String,
     /// Where it arrives.
     pub iface: String,
-    /// The path that takes it; none if the host gets it.
+    /// The path that takes it; none if the host gets it, or nobody.
     pub path: Option<String>,
+    /// Whether there is no host behind the interface, which the node has made itself.
+    #[serde(default)]
+    pub has_no_host: bool,
     /// Why, in a sentence.
     pub reason: String,
     /// The next step; may be empty.

@@ -104,6 +104,7 @@ fn flow(answer: &WhyFlow) -> String {
     let mut out = String::new();
     let to = match &answer.path {
         Some(path) => format!("path `{}`", clean(path)),
+        None if answer.has_no_host => "no path".to_owned(),
         None => "the host".to_owned(),
     };
     let (flow, iface) = (clean(&answer.flow), clean(&answer.iface));

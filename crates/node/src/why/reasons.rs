@@ -167,8 +167,8 @@ pub const fn reason(count: Count) -> Reason {
             "was dropped: no path wants it, or its handler passed it, and behind this interface is \
              no host: the host has sent it itself (a TAP device), or the node has both ends",
             "iface",
-            "widen the `match` of a path if it is to be taken; else nothing to do: a machine \
-             without a listener drops it, too",
+            "widen the `match` of a path, or have its handler answer, if it is to be taken; a machine \
+             where nobody listens drops it, too",
         ),
         Count::DroppedNoHeadroom => (
             "was dropped: there is no room in front of it for a header, or to mark it as a reply",
