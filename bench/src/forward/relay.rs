@@ -265,6 +265,7 @@ impl Kernel {
             shapes: &shapes,
             spares: None,
             cpus,
+            per_cpu: false,
             unmatched_row: 1,
             mac: MACS[1],
             reply: Reply::Transmit,

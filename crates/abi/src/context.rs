@@ -177,4 +177,7 @@ pub mod flag {
     pub const ORDER_PATH: u32 = 1024;
     /// They keep none.
     pub const ORDER_NONE: u32 = 2048;
+    /// The handler has an instance for each CPU: row, slot and number of the path are those of
+    /// the first CPU's, and the others' follow. Never beside [`RAW`].
+    pub const PER_CPU: u32 = 4096;
 }

@@ -137,6 +137,10 @@ ashway_abi::named_bugs! {
     /// A program takes the lock that the worker wants.
     WantedIgnored,
 
+    // An instance for each CPU.
+    /// Every message goes to the first CPU's.
+    FirstCpuAlone,
+
     // Waiting for an instance.
     /// A message that finds its instance busy goes to the user tier at once.
     WaitsNever,

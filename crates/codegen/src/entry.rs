@@ -15,10 +15,10 @@
 
 mod general;
 
-use ashway_abi::Count;
 use ashway_abi::context::{self, flag};
 use ashway_abi::observe::step;
 use ashway_abi::trusted::HEADERS_BYTES;
+use ashway_abi::{Count, Leaf};
 use ashway_check::bpf::{Assembler, Hook, Image, Label, MapRef, Reg, Size, helper, op, skb};
 use ashway_wire::eth;
 use ashway_wire::ipv4::PROTOCOL_UDP;
@@ -44,6 +44,8 @@ pub struct Spec<'t> {
     pub spares: Option<u32>,
     /// Contexts there are: one for each possible CPU.
     pub cpus: u32,
+    /// Whether a path may have an instance for each of them ([`flag::PER_CPU`]).
+    pub per_cpu: bool,
     /// Row of counters for frames that match no path.
     pub unmatched_row: u32,
     /// The interface's address: frames for any other are the host's.
@@ -89,7 +91,10 @@ impl Spec<'_> {
     /// is a jump. And whether there may be others.
     fn slots(&self) -> (Vec<u32>, bool) {
         let constants = self.shapes.iter().flat_map(|one| one.entries.constants());
-        let mut slots: Vec<u32> = constants.map(|one| one.leaf.slot).collect();
+        let leaves = constants.map(|one| one.leaf);
+        let (per_cpu, others): (Vec<Leaf>, Vec<Leaf>) =
+            leaves.partition(|leaf| leaf.flags & flag::PER_CPU != 0);
+        let mut slots: Vec<u32> = others.iter().map(|leaf| leaf.slot).collect();
         slots.sort_unstable();
         slots.dedup();
         let mut maps = self.shapes.iter().map(|one| &one.entries);
@@ -98,7 +103,7 @@ impl Spec<'_> {
             return (Vec::new(), true);
         }
         let may_come = self.spares.is_some() || maps.any(|entries| entries.map().is_some());
-        (slots, may_come)
+        (slots, may_come || !per_cpu.is_empty())
     }
 }
 
@@ -125,6 +130,7 @@ fn generate_with(spec: &Spec, observe: Option<u16>) -> Image {
     let mut asm = Assembler::at(spec.hook);
     let labels = Labels {
         observe: observe.is_some(),
+        per_cpu: spec.per_cpu,
         host: asm.label(),
         no_program: asm.label(),
         bad_length: asm.label(),
@@ -205,6 +211,8 @@ fn for_us(asm: &mut Assembler, spec: &Spec, host: Label) {
 struct Labels {
     /// Whether the program says what it does.
     observe: bool,
+    /// Whether a path may have an instance for each CPU.
+    per_cpu: bool,
     host: Label,
     no_program: Label,
     bad_length: Label,
@@ -326,9 +334,32 @@ fn if_several(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
     }
 }
 
-/// Counts the message, and makes it one piece, of which `known` bytes are known to be there.
-/// Clobbers `r0`-`r5`.
+/// Leads the message to this CPU's instance of the handler, if it has one for each: slots and rows
+/// of these follow each other, and are all that tells them apart. Clobbers `r0`-`r5`.
+fn choose_instance(asm: &mut Assembler, labels: &Labels) {
+    if !labels.per_cpu {
+        return;
+    }
+    let one = asm.label();
+    asm.load(Size::W, R1, R9, context::FLAGS);
+    asm.alu_imm(op::AND, R1, flag::PER_CPU as i32);
+    asm.jump_if_imm(op::JEQ, R1, 0, one);
+    asm.call(helper::GET_SMP_PROCESSOR_ID);
+    if bug::is(Bug::FirstCpuAlone) {
+        asm.mov_imm(R0, 0);
+    }
+    for word in [context::ROW, context::SLOT, context::PATH] {
+        asm.load(Size::W, R1, R9, word);
+        asm.alu(op::ADD, R1, R0);
+        asm.store(Size::W, R9, word, R1);
+    }
+    asm.bind(one);
+}
+
+/// Finds the instance, counts the message, and makes it one piece, of which `known` bytes are
+/// known to be there. Clobbers `r0`-`r5`.
 fn received(asm: &mut Assembler, labels: &Labels, known: i32) {
+    choose_instance(asm, labels);
     parts::find_row(asm, labels.out);
     parts::count(asm, R0, Count::Received);
     timed::begin(asm);

@@ -38,6 +38,7 @@ fn programs(packet: Packet) -> [[Image; 2]; 2] {
         shapes: &shapes,
         spares: None,
         cpus: 1,
+        per_cpu: false,
         unmatched_row: UNMATCHED,
         mac: MAC,
         reply: Reply::Transmit,

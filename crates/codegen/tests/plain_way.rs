@@ -67,6 +67,7 @@ fn taken(hook: Hook, reply: Reply, verdict: u32, count: Count) -> u64 {
         shapes: &shapes,
         spares: Some(compiled::spares_at(&shapes)),
         cpus: 2,
+        per_cpu: false,
         unmatched_row: 0,
         mac: frame.eth_destination,
         reply,

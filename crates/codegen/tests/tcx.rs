@@ -85,6 +85,7 @@ impl Path {
             shapes: &shapes,
             spares: None,
             cpus: 1,
+            per_cpu: false,
             unmatched_row: 0,
             mac: Frame::to_b(PORT, &[]).eth_destination,
             reply: Reply::Redirect,

@@ -134,6 +134,7 @@ impl Entry<'_> {
             shapes: &shapes,
             spares: Some(compiled::spares_at(&shapes)),
             cpus: self.maps.cpus,
+            per_cpu: demux.is_per_cpu(),
             unmatched_row: self.unmatched_row,
             mac: self.mac,
             reply: self.reply,
@@ -167,7 +168,10 @@ pub(super) fn table(
 ) -> Result<Table<Target>, RunError> {
     let mut table = Table::default();
     for path in &plan.ifaces[iface].paths {
-        let target = plan.target(*path, iface).expect("a path of this interface");
+        // To those behind the first instance of a handler the entry program leads.
+        let Some(target) = plan.target(*path, iface) else {
+            continue;
+        };
         table
             .insert(&paths.bound(*path).config.filter, target)
             .map_err(|conflict| RunError::Demux {

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ashway_abi::{Leaf, leaf};
+use ashway_abi::{Leaf, context, leaf};
 use ashway_check::bpf::{Hook, Image, MapRef};
 use ashway_codegen::demux::compiled::{self, CELL_BYTES, Compiled, Entries, GONE};
 use ashway_codegen::instance::QueueSpec;
@@ -131,6 +131,8 @@ pub struct DemuxMaps {
     /// The entries that are part of the program, each with its cell in `hits`.
     constants: HashMap<(u32, Key), usize>,
     spares: SpareMap,
+    /// Whether the program knows handlers that have an instance for each CPU.
+    per_cpu: bool,
 }
 
 /// The map of a shape.
@@ -232,12 +234,15 @@ impl DemuxMaps {
                 slots: BTreeMap::new(),
                 whose: HashMap::new(),
             },
+            per_cpu: false,
         };
+        let is_per_cpu = |leaf: &Leaf| leaf.flags & context::flag::PER_CPU != 0;
         let cell = |number: u32| number as usize * CELL_BYTES;
         for (one, entries) in compiled.iter().zip(table.as_ref()) {
             let number = entries.id().0;
             all.numbers.insert(entries.id(), number);
             let constants = one.entries.constants().iter();
+            all.per_cpu |= constants.clone().any(|one| is_per_cpu(&one.leaf));
             let constants = constants.map(|one| ((number, one.key.into()), cell(one.hits)));
             all.constants.extend(constants);
             if one.entries.map().is_none() {
@@ -257,8 +262,10 @@ impl DemuxMaps {
             if len > 0 {
                 let (mut keys, mut values) = (Vec::new(), Vec::new());
                 for (key, path) in entries.iter() {
+                    let leaf = leaf(path);
+                    all.per_cpu |= is_per_cpu(&leaf);
                     keys.extend_from_slice(key);
-                    values.extend_from_slice(&leaf(path).to_bytes());
+                    values.extend_from_slice(&leaf.to_bytes());
                 }
                 map.update_batch(&keys, &values)?;
             }
@@ -266,6 +273,13 @@ impl DemuxMaps {
             all.shapes.insert(number, ShapeMap { shape, map, count });
         }
         Ok(all)
+    }
+
+    /// Whether the program that names them has to lead messages to an instance for each CPU: one
+    /// that has not cannot follow a path which does.
+    #[must_use]
+    pub const fn is_per_cpu(&self) -> bool {
+        self.per_cpu
     }
 
     /// Follows changes of the table by map updates, one call for all entries of a
@@ -310,6 +324,10 @@ impl DemuxMaps {
         steps: &mut Steps<'a>,
     ) -> Option<()> {
         let change = update.change();
+        let is_per_cpu = leaf.flags & context::flag::PER_CPU != 0;
+        if is_per_cpu && !change.added.is_empty() && !self.per_cpu {
+            return None;
+        }
         // Who has a turned entry now, the leaf need not say.
         if !change.turned.is_empty() {
             return None;

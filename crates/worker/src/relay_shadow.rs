@@ -375,6 +375,7 @@ impl Replay {
             shapes: &shapes,
             spares: None,
             cpus: self.spec.cpus,
+            per_cpu: false,
             unmatched_row: UNMATCHED,
             mac,
             reply: Reply::Transmit,

@@ -113,6 +113,9 @@ pub struct Machine {
     pub ifindex: u32,
     /// `rx_queue_index`.
     pub rx_queue: u32,
+    /// The CPU that runs the programs. Each has a context of its own; all other maps are one for
+    /// all.
+    cpu: usize,
     /// Bytes of room behind a frame.
     pub tail_room: usize,
     /// The interface's MTU.
@@ -170,6 +173,7 @@ impl Machine {
             array_mode: false,
             ifindex: 1,
             rx_queue: 0,
+            cpu: 0,
             tail_room: 0,
             mtu: 1500,
             linear: usize::MAX,
@@ -264,15 +268,22 @@ impl Machine {
         &self.space.packet[self.space.meta..self.space.start]
     }
 
-    /// The per-CPU context's value.
-    #[must_use]
-    pub fn context(&self) -> &[u8] {
-        &self.space.context
+    /// Has this CPU run what follows.
+    pub fn set_cpu(&mut self, cpu: usize) {
+        let contexts = self.space.context.len().max((cpu + 1) * context::BYTES);
+        self.space.context.resize(contexts, 0);
+        self.cpu = cpu;
     }
 
-    /// The per-CPU context's value, to prepare a run.
+    /// The context of the CPU that runs.
+    #[must_use]
+    pub fn context(&self) -> &[u8] {
+        &self.space.context[self.cpu * context::BYTES..][..context::BYTES]
+    }
+
+    /// The same, to prepare a run.
     pub fn context_mut(&mut self) -> &mut [u8] {
-        &mut self.space.context
+        &mut self.space.context[self.cpu * context::BYTES..][..context::BYTES]
     }
 
     /// The `u32` at `field` of the context ([`ashway_abi::context`]).
@@ -282,7 +293,7 @@ impl Machine {
     /// If there is no such field.
     #[must_use]
     pub fn context_u32(&self, field: i16) -> u32 {
-        word(&self.space.context, field as usize)
+        word(self.context(), field as usize)
     }
 
     /// A counter.

@@ -21,6 +21,8 @@ mod forward;
 mod normalise;
 #[path = "../normalise_bounded.rs"]
 mod normalise_bounded;
+#[path = "../per_cpu.rs"]
+mod per_cpu;
 #[path = "../pipe/main.rs"]
 mod pipe;
 #[path = "../promote/main.rs"]
@@ -115,6 +117,7 @@ const fn guard(bug: Bug) -> &'static str {
         B::DrainQueues | B::DrainOvertakes => {
             "forward::interpreter::a_flood_does_not_keep_a_path_in_the_user_tier"
         }
+        B::FirstCpuAlone => "per_cpu::a_message_meets_the_instance_of_its_cpu",
         B::WantedIgnored => "share::a_lock_that_the_worker_wants_is_left_alone",
         B::WaitsNever => "wait::a_short_wait_ends_in_the_kernel_tier",
         B::WaitsForEver => "wait::who_waits_in_vain_goes_to_the_user_tier",

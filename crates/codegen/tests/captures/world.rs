@@ -181,6 +181,7 @@ pub(crate) fn entry(shapes: &[Compiled<'_>], rung: Rung, cpus: u32) -> Image {
         shapes,
         spares: None,
         cpus,
+        per_cpu: false,
         unmatched_row: UNMATCHED as u32,
         mac: OUR_MAC,
         reply: Reply::Transmit,

@@ -66,6 +66,7 @@ fn entry_at(hook: Hook, packet: Packet, cpus: u32) -> Image {
         shapes: &shapes,
         spares: None,
         cpus,
+        per_cpu: false,
         unmatched_row: UNMATCHED,
         mac: [2, 0, 0, 0, 0, 0xb],
         reply: Reply::Transmit,

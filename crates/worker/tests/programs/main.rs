@@ -111,6 +111,7 @@ fn bench(kind: MemoryKind) -> Bench {
         shapes: &shapes,
         spares: Some(compiled::spares_at(&shapes)),
         cpus,
+        per_cpu: false,
         unmatched_row: 0,
         mac: ashway_rig::MAC_B,
         reply: entry::Reply::Transmit,

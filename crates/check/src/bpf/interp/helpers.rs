@@ -95,8 +95,7 @@ impl Machine {
                 }
                 now
             }
-            // One CPU, the first.
-            helper::GET_SMP_PROCESSOR_ID => 0,
+            helper::GET_SMP_PROCESSOR_ID => self.cpu as u64,
             helper::TAIL_CALL => {
                 expect(1, MD)?;
                 expect(2, handle(MapRef::Slots))?;
