@@ -25,4 +25,4 @@ pub use read::{Misread, short};
 pub use refusal::{Code, Refusal};
 pub use request::Request;
 pub use values::{Owner, Scalar};
-pub use words::{Allow, MemoryMode, OnFault, OrderRule, Tier, WordError};
+pub use words::{Allow, Instances, MemoryMode, OnFault, OrderRule, Tier, WordError};

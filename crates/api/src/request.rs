@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::answer::{self, Ask, Inexact};
 use crate::read::{self, Misread};
 use crate::values::{Owner, Scalar};
-use crate::words::{Allow, MemoryMode, OnFault, OrderRule, Tier};
+use crate::words::{Allow, Instances, MemoryMode, OnFault, OrderRule, Tier};
 
 /// The requests: the enum, their names, how each is read, and the type of its answer.
 macro_rules! requests {
@@ -262,6 +262,9 @@ pub struct Load {
     /// What its memory is made of.
     #[serde(default)]
     pub memory: MemoryMode,
+    /// Whether it has an instance for each CPU.
+    #[serde(default)]
+    pub instances: Instances,
     /// Slots of its endpoint, a power of two; none if none is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<u32>,

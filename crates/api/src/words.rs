@@ -64,6 +64,15 @@ words! {
         Array = "array",
     }
 
+    /// How many instances a handler has.
+    Instances {
+        /// One, which runs one message at a time, on all CPUs together.
+        #[default]
+        One = "one",
+        /// One for each CPU, which runs the messages that arrive there.
+        PerCpu = "per-cpu",
+    }
+
     /// Where a path's handler, or a relay, may run.
     Tier {
         /// In the kernel tier if it can be promoted, else in the user tier.

@@ -138,6 +138,7 @@ impl NodeGraph {
             queue: attrs.number(attr::QUEUE),
             memory_bytes: attrs.number(attr::MEMORY_BYTES),
             domain: asked.domain.map(str::to_owned),
+            cpu: None,
             line: asked.line,
         };
         let bound = self.create(&config, &entrance.iface, Attrs::new()).ok()?;

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::attributes;
 use crate::bug::{self, Bug};
+use crate::instances::instance_of;
 use crate::types::{Config, HandlerConfig, LongPath, PathConfig, Tier};
 
 mod step;
@@ -122,7 +123,7 @@ impl Difference {
                 step.because = another.or_else(|| is_move.then(another_way));
             }
         } else {
-            self.unchanged -= 1;
+            self.unchanged -= counted(name);
             self.steps.push(Step {
                 what: What::Path,
                 act: Act::Change,
@@ -251,7 +252,7 @@ impl Difference {
             let params = (known.params != handler.params).then_some("params");
             let keys: Vec<_> = file.into_iter().chain(params).collect();
             if keys.is_empty() {
-                self.unchanged += 1;
+                self.unchanged += counted(name);
             } else {
                 self.step(Act::Swap, What::Handler, name, line, keys);
             }
@@ -293,7 +294,7 @@ impl Difference {
                 None if by_hand => self.taken(name, form.line(), "path rm"),
                 None => self.step(Act::Create, What::Path, name, form.line(), Vec::new()),
                 Some(known) => match known.keys(form).as_slice() {
-                    [] => self.unchanged += 1,
+                    [] => self.unchanged += counted(name),
                     ["tier"] => self.step(Act::Move, What::Path, name, form.line(), vec!["tier"]),
                     keys => {
                         self.step(Act::Change, What::Path, name, form.line(), keys.to_vec());
@@ -318,6 +319,11 @@ impl Difference {
         let hint = format!("`ashway {verb} {name}` first, or call this one else");
         self.mistake(line, message, hint);
     }
+}
+
+/// How many this is of those that people know: the instances of a handler are one.
+fn counted(name: &str) -> usize {
+    usize::from(instance_of(name).is_none_or(|(_, cpu)| cpu == 0))
 }
 
 /// The keys of a handler's section that its memory and its programs are made of, as far

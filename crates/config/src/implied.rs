@@ -31,6 +31,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::instances::whole_name;
 use crate::types::{Config, LayeredHandler};
 
 /// Which modules stand for what the other sections name.
@@ -73,7 +74,7 @@ pub(super) fn imply<'v>(modules: &mut DeTable<'v>, root: &DeTable<'v>, config: &
     }
     let place = |kind: &str, name: &str| {
         let sections = root.get(kind).and_then(|value| value.get_ref().as_table());
-        let entry = sections.and_then(|sections| sections.get_key_value(name));
+        let entry = sections.and_then(|sections| sections.get_key_value(whole_name(name)));
         // What came while the node ran has no place.
         entry.map_or(0..0, |(key, _)| key.span())
     };

@@ -12,6 +12,7 @@
 //! file   = "counter.wasm"  # relative to this file
 //! allow  = ["reply"]
 //! memory = "auto"          # auto | arena | array
+//! instances = "one"        # one | per-cpu: one memory, or one for each CPU
 //! params = { step = 5 }
 //! domain = "games"         # optional
 //!
@@ -54,6 +55,7 @@ mod entrances;
 mod files;
 mod grants;
 mod implied;
+mod instances;
 mod modules;
 mod offline;
 mod own;
@@ -78,14 +80,15 @@ pub use difference::{Act, Difference, Facts, Mistake, Step, What, difference};
 pub use entrances::Entrance;
 pub use files::{Claim, create, open, open_or_pipe};
 pub use grants::NotGranted;
+pub use instances::{MOST_CPUS, instance_name, instance_of, whole_name};
 pub use modules::{GRANT_BYTES, NodeGraph, World};
 pub use offline::Offline;
 pub use read::{load, parse, reload};
 pub use share::{Share, read_rate, read_share};
 pub use types::{
-    Attach, Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, LayeredHandler,
-    LongPath, MemoryMode, NodeConfig, OnFault, OrderRule, OwnIface, PathConfig, Placement,
-    ReplayPace, Tier,
+    Attach, Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, Instances,
+    LayeredHandler, LongPath, MemoryMode, NodeConfig, OnFault, OrderRule, OwnIface, PathConfig,
+    Placement, ReplayPace, Tier,
 };
 pub use values::{
     MOST_CHANNELS, NAME_HINT, is_name, read_budget, read_channel, read_endpoint, read_faults,

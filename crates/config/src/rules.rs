@@ -16,6 +16,7 @@ use toml::de::DeTable;
 use crate::bound::Asked;
 use crate::diagnostics::Diagnostic;
 use crate::entrances::Entrance;
+use crate::instances::{self, whole_name};
 use crate::modules::NodeGraph;
 use crate::read::Reader;
 use crate::sections::PathPlaces;
@@ -252,7 +253,7 @@ impl Config {
     ///
     /// Says whose they are not, and what to do about it.
     pub fn own(&self, path: &PathConfig) -> Result<(), (String, String)> {
-        let handler = self.handler(&path.handler);
+        let handler = self.some_instance(&path.handler);
         let domains = [
             &path.domain,
             handler.map_or(&None, |handler| &handler.domain),
@@ -322,6 +323,8 @@ impl Config {
         let mut table = Table::default();
         let paths = self.paths.iter().map(|path| {
             let here = path.ifaces.iter().any(|name| name == iface);
+            // To the other instances of a handler it leads by way of the first.
+            let here = here && path.cpu.is_none_or(|cpu| cpu == 0);
             here.then_some(&path.filter)
         });
         let long_paths = self.long_paths.iter().map(|path| {
@@ -344,7 +347,7 @@ impl Config {
     pub fn path_name(&self, number: usize) -> &str {
         let short = self.paths.iter().map(|path| &path.name);
         let mut names = short.chain(self.long_paths.iter().map(|path| &path.name));
-        names.nth(number).map_or("?", String::as_str)
+        names.nth(number).map_or("?", |name| whole_name(name))
     }
 }
 
@@ -419,6 +422,7 @@ pub(super) fn check_paths(
         }
     }
     become_bound(reader, config, graph, long_places);
+    instances::check(reader, config, graph);
 }
 
 /// Has paths of the long form that [are bound](NodeGraph::bound) to a handler stand with

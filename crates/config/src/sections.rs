@@ -16,8 +16,8 @@ use crate::offline::Offline;
 use crate::read::{Reader, Section};
 use crate::share::{Share, read_rate, read_share};
 use crate::types::{
-    Attach, Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, LayeredHandler,
-    LongPath, MemoryMode, NodeConfig, OnFault, OrderRule, PathConfig, Tier,
+    Attach, Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, Instances,
+    LayeredHandler, LongPath, MemoryMode, NodeConfig, OnFault, OrderRule, PathConfig, Tier,
 };
 use crate::values::{
     NAME_HINT, fault_limit, fault_time, is_name, read_budget, read_channel, read_endpoint,
@@ -318,6 +318,7 @@ fn handler(
         "file",
         "allow",
         "memory",
+        "instances",
         "endpoint",
         "channels",
         "send_port",
@@ -376,6 +377,10 @@ fn handler(
         memory: section
             .word("memory", MemoryMode::WORDS)
             .unwrap_or_default(),
+        instances: section
+            .word("instances", Instances::WORDS)
+            .unwrap_or_default(),
+        cpu: None,
         params: section.params("params"),
         domain: section.name("domain"),
         line,
@@ -424,6 +429,7 @@ fn path(
         queue: None,
         memory_bytes: None,
         domain: section.name("domain"),
+        cpu: None,
         line,
     };
     if let Some((text, span)) = section.required("match", "\"udp and dst port 7777\"") {

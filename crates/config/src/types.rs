@@ -1,7 +1,7 @@
 //! What a configuration says.
 
 pub use ashway_abi::Grant;
-pub use ashway_api::{MemoryMode, OnFault, OrderRule, Tier};
+pub use ashway_api::{Instances, MemoryMode, OnFault, OrderRule, Tier};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -190,6 +190,10 @@ pub struct HandlerConfig {
     pub allow: Vec<Grant>,
     /// What its memory is made of.
     pub memory: MemoryMode,
+    /// Whether it has an instance for each CPU.
+    pub instances: Instances,
+    /// The CPU whose messages it takes, if it is one of several instances.
+    pub cpu: Option<u32>,
     /// Slots of its endpoint's ring, a power of two; 0 if it has none.
     pub endpoint: usize,
     /// The peers that it may send to, by number.
@@ -213,6 +217,8 @@ impl HandlerConfig {
             file,
             allow: Vec::new(),
             memory: MemoryMode::Auto,
+            instances: Instances::One,
+            cpu: None,
             endpoint: 0,
             channels: Vec::new(),
             send_port: 0,
@@ -254,6 +260,8 @@ pub struct PathConfig {
     pub memory_bytes: Option<u64>,
     /// The domain it belongs to beside its handler's, if any.
     pub domain: Option<String>,
+    /// The CPU whose messages it takes, if its handler is one of several instances.
+    pub cpu: Option<u32>,
     /// Where the section starts, from 1; 0 for what came while the node ran.
     pub line: usize,
 }

@@ -22,12 +22,15 @@ use ashway_handler::Engine;
 use ashway_path::places::PathId;
 
 use super::authority::Authority;
+use super::binding::NewPath;
 use super::operation::{Operation, Report};
 use super::swap::Candidate;
 use super::{Node, say};
 use crate::control::Caller;
 use crate::request::{self, Refusal};
-use ashway_config::{Act, Config, Difference, Facts, LongPath, PathConfig, Tier, What, difference};
+use ashway_config::{
+    Act, Config, Difference, Facts, LongPath, PathConfig, Tier, What, difference, whole_name,
+};
 use ashway_worker::instance::{Instance, NotPromoted, Promoted};
 use ashway_worker::plan::{HandlerId, Plan};
 use ashway_worker::version::Version;
@@ -79,7 +82,8 @@ impl Node {
         let verb = if only_plan { "plan" } else { "apply" };
         let about = file.display().to_string();
         let operation = self.operations.next(verb, about, report);
-        self.submit(operation, Reading { only_plan }, ReadJob(file));
+        let cpus = self.cpus();
+        self.submit(operation, Reading { only_plan }, ReadJob { file, cpus });
     }
 
     /// Goes on when the file is read: has compiled what comes.
@@ -230,13 +234,24 @@ impl Node {
             }
         }
         let mut to_promote = Vec::new();
-        for path in paths {
-            let program = programs.remove(&path.name);
-            let (name, later) = (path.name.clone(), program.is_none());
-            let later = later && path.tier != Tier::User && self.maps.is_some();
-            match self.put_patiently(&path, program) {
-                Ok(_) if later => to_promote.push(name),
-                Ok(_) => {}
+        let mut paths = paths.into_iter().peekable();
+        while let Some(path) = paths.next() {
+            let mut each = vec![path];
+            // Those to the other instances of its handler follow.
+            let follows = |path: &Arc<PathConfig>| path.cpu.is_some_and(|cpu| cpu > 0);
+            each.extend(std::iter::from_fn(|| paths.next_if(follows)));
+            let mut with_programs = Vec::with_capacity(each.len());
+            let mut later = Vec::new();
+            for path in each {
+                let program = programs.remove(&path.name);
+                if program.is_none() && path.tier != Tier::User && self.maps.is_some() {
+                    later.push(path.name.clone());
+                }
+                with_programs.push((path, program));
+            }
+            let name = whole_name(&with_programs[0].0.name).to_owned();
+            match self.put_patiently(with_programs) {
+                Ok(_) => to_promote.extend(later),
                 Err(refusal) => failed.push((name, refusal)),
             }
         }
@@ -325,37 +340,45 @@ impl Node {
         (std::mem::take(&mut next.paths), come)
     }
 
-    /// Makes a path that ends in a handler. One whose place another has just left may have
-    /// to wait until the messages of that one are done.
-    fn put_patiently(
-        &mut self,
-        path: &Arc<PathConfig>,
-        program: Option<Result<Promoted, NotPromoted>>,
-    ) -> Result<answer::Bound, Refusal> {
+    /// Makes a path that ends in a handler: one to each of its instances. One whose place another
+    /// has just left may have to wait until the messages of that one are done.
+    fn put_patiently(&mut self, each: Vec<NewPath>) -> Result<answer::Bound, Refusal> {
         let begin = Instant::now();
-        let (id, handler) = self.find_handler(&path.handler)?;
-        let shared = Arc::clone(&handler.shared);
+        let mut instances = Vec::with_capacity(each.len());
+        for (path, _) in &each {
+            let (id, handler) = self.find_handler(&path.handler)?;
+            instances.push((id, Arc::clone(&handler.shared)));
+        }
+        let is_free = |plan: &Plan, local: usize| {
+            instances.iter().all(|(id, shared)| {
+                let mut paths = plan.instances[id].paths.iter();
+                !paths.any(|path| plan.paths[path].local == local) && shared.in_user(local) == 0
+            })
+        };
         let is_busy = |plan: &Plan| {
-            let instance = &plan.instances[&id];
-            let taken = instance.paths.iter().map(|path| plan.paths[path].local);
-            let taken: HashSet<usize> = taken.collect();
-            let mut free = (0..instance.queue.most_paths).filter(|local| !taken.contains(local));
-            !free.any(|local| shared.in_user(local) == 0)
+            let most = plan.instances[&instances[0].0].queue.most_paths;
+            !(0..most).any(|local| is_free(plan, local))
         };
         while is_busy(&self.plan) && begin.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(1));
         }
-        match program {
+        let mut refused = Vec::new();
+        let each = each.into_iter().map(|(path, program)| match program {
             Some(Err(stays)) => {
-                let put = self.put_path(path, None, None, begin)?;
-                if let Some(id) = self.bound_path(&path.name) {
-                    // It has said so already.
-                    let _ = self.install(id, Err(stays));
-                }
-                Ok(put)
+                refused.push((path.name.clone(), stays));
+                (path, None)
             }
-            program => self.put_path(path, program, None, begin),
+            program => (path, program),
+        });
+        let each = each.collect();
+        let put = self.put_path(each, None, begin)?;
+        for (name, stays) in refused {
+            if let Some(id) = self.bound_path(&name) {
+                // It has said so already.
+                let _ = self.install(id, Err(stays));
+            }
         }
+        Ok(put)
     }
 
     /// Moves a path to the tier that its configuration says by now.

@@ -183,7 +183,7 @@ impl Node {
         })
     }
 
-    fn known_to(&self, authority: &Authority, name: &str) -> Option<PathId> {
+    pub(super) fn known_to(&self, authority: &Authority, name: &str) -> Option<PathId> {
         let Some(domain) = authority.domain() else {
             return self.paths.find(name);
         };

@@ -10,6 +10,7 @@
 //! message meets one of the two, so other paths notice nothing.
 
 use std::collections::HashSet;
+use std::iter;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -32,7 +33,9 @@ use super::{Node, Owner, RunError};
 use crate::compile::Job;
 use crate::control::Caller;
 use crate::request::{self, Code, Refusal};
-use ashway_config::{HandlerConfig, PathConfig, Placement, Tier, suggest};
+use ashway_config::{
+    HandlerConfig, Instances, MOST_CPUS, PathConfig, Placement, Tier, suggest, whole_name,
+};
 use ashway_worker::drop_rule;
 use ashway_worker::handle::HandlerHandle;
 use ashway_worker::instance::{Instance, InstanceError, NewInstance, NotPromoted, Promoted};
@@ -42,19 +45,20 @@ use ashway_worker::programs::NodeMaps;
 use ashway_worker::queue_plan::IfaceFacts;
 use ashway_worker::run_instance::RunInstance;
 use ashway_worker::target::{DemuxChange, Target};
+use ashway_worker::version::Version;
 use ashway_worker::worker::command::{Call, Command, Resource};
 
-/// A handler that is being made.
+/// A handler that is being made: its instances, of which most have one.
 pub(super) struct Loading {
-    handler: HandlerConfig,
+    handlers: Vec<HandlerConfig>,
     placement: Option<Placement>,
     plan: InstancePlan,
     owner: Option<Owner>,
 }
 
-/// An instance that is to be made.
+/// Instances of a handler that are to be made.
 pub(super) struct LoadJob {
-    handler: HandlerConfig,
+    handlers: Vec<HandlerConfig>,
     plan: InstancePlan,
     engine: Engine,
     maps: Option<Arc<NodeMaps>>,
@@ -62,13 +66,22 @@ pub(super) struct LoadJob {
 }
 
 impl Job for LoadJob {
-    type Outcome = Result<NewInstance, InstanceError>;
+    type Outcome = Result<Vec<NewInstance>, InstanceError>;
 
     fn run(self) -> Self::Outcome {
         let (queue, maps) = (&self.plan.queue, self.maps.as_deref());
-        Instance::create(&self.handler, &[], queue, &self.engine, maps, self.arena)
+        let mut version = None;
+        let made = self.handlers.iter().map(|handler| {
+            let version = Version::shared(&mut version, handler, &self.engine)?;
+            Instance::create(handler, version, &[], queue, &self.engine, maps, self.arena)
+        });
+        made.collect()
     }
 }
+
+/// A path that is to be made, to one instance of its handler, and what was compiled for it, if
+/// anything was.
+pub(super) type NewPath = (Arc<PathConfig>, Option<Result<Promoted, NotPromoted>>);
 
 /// A path that is to be made, while its program is compiled.
 pub(super) struct PendingBind {
@@ -82,6 +95,9 @@ impl Node {
     pub(super) fn load(&mut self, request: &Load, engine: &Engine, caller: Caller) {
         let asked = request::handler(request, &self.config).and_then(|handler| {
             let placement = request::placement(request, &handler.name)?;
+            if handler.instances == Instances::PerCpu {
+                self.has_cpus(&handler.name)?;
+            }
             Ok((
                 handler,
                 placement,
@@ -93,20 +109,20 @@ impl Node {
             Err(refusal) => return caller.answer(refusal),
         };
         let facts: Vec<IfaceFacts> = self.ifaces.iter().map(|iface| iface.facts).collect();
+        let name = handler.name.clone();
         let loading = Loading {
-            handler,
+            handlers: handler.each(self.cpus()),
             placement,
             plan: InstancePlan::unbound(&facts),
             owner,
         };
         let job = LoadJob {
-            handler: loading.handler.clone(),
+            handlers: loading.handlers.clone(),
             plan: loading.plan.clone(),
             engine: engine.clone(),
             maps: self.maps.clone(),
             arena: self.arena,
         };
-        let name = loading.handler.name.clone();
         let operation = self.operations.next("load", name, Report::Caller(caller));
         self.submit(operation, Box::new(loading), job);
     }
@@ -116,10 +132,10 @@ impl Node {
         &mut self,
         operation: Operation,
         loading: Loading,
-        made: Result<NewInstance, InstanceError>,
+        made: Result<Vec<NewInstance>, InstanceError>,
     ) {
         let Loading {
-            handler,
+            handlers,
             placement,
             plan,
             owner,
@@ -128,38 +144,47 @@ impl Node {
         let added = made
             .map_err(|error| RunError::Instance(error).refusal())
             .and_then(|mut made| {
-                made.instance.owner = owner;
-                self.add_instance((handler, placement), plan, made, begin)
+                for made in &mut made {
+                    made.instance.owner.clone_from(&owner);
+                }
+                self.add_instances((handlers, placement), &plan, made, begin)
             });
         operation.end(added);
     }
 
-    fn add_instance(
+    fn add_instances(
         &mut self,
-        (handler, placement): (HandlerConfig, Option<Placement>),
-        plan: InstancePlan,
-        made: NewInstance,
+        (handlers, placement): (Vec<HandlerConfig>, Option<Placement>),
+        plan: &InstancePlan,
+        made: Vec<NewInstance>,
         begin: Instant,
     ) -> Result<Loaded, Refusal> {
         // Another file may have got the name while this one was compiled.
-        request::check_free(&handler.name, &self.config)?;
-        let made = HandlerHandle::new(made, &self.rows, &self.faults);
-        let shared = Arc::clone(&made.shared);
+        for handler in &handlers {
+            request::check_free(whole_name(&handler.name), &self.config)?;
+        }
+        let made = made.into_iter();
+        let made: Vec<_> = made
+            .map(|made| HandlerHandle::new(made, &self.rows, &self.faults))
+            .collect();
+        let shared = Arc::clone(&made[0].shared);
         let mut config = self.config.clone();
         config.placements.extend(placement);
-        config.handlers.push(handler);
-        let handlers = self.handlers.values().chain([&made]);
+        config.handlers.extend(handlers);
+        let handlers = self.handlers.values().chain(&made);
         let handlers: Vec<HandlerHandle> = handlers.cloned().collect();
         let (links, served) = (&self.links, &self.served);
         let none = Changed::default();
         let graph = world::graph_behind(&self.graph, &config, links, &handlers, served, &none)
             .map_err(|error| misplaced(&error))?;
-        self.put_instance(plan, made)?;
+        for made in made {
+            self.put_instance(plan.clone(), made)?;
+        }
         (self.config, self.graph) = (config, graph);
         let version = shared.version();
         let functions = version.compiled.functions();
         Ok(Loaded {
-            handler: shared.name.clone(),
+            handler: whole_name(&shared.name).to_owned(),
             digest: version.digest.clone(),
             functions: functions.map(str::to_owned).collect(),
             took_us: begin.elapsed().as_micros() as u64,
@@ -189,26 +214,29 @@ impl Node {
     pub(super) fn bind(&mut self, request: Bind, caller: Caller) {
         let begin = Instant::now();
         let wanted = request::path(&request, &self.config).and_then(|path| {
-            self.function(&path)?;
-            Ok((path, self.owners.of(request.owner, &caller, &self.deaths)?))
+            let paths = self.each_path(path);
+            self.function(&paths[0])?;
+            self.comes_by_cpus(&paths)?;
+            Ok((paths, self.owners.of(request.owner, &caller, &self.deaths)?))
         });
-        let (path, owner) = match wanted {
+        let (paths, owner) = match wanted {
             Ok(wanted) => wanted,
             Err(refusal) => return caller.answer(refusal),
         };
-        let compiled = match path.tier {
+        let compiled = match paths[0].tier {
             Tier::User => None,
-            _ => match self.program(&path, None) {
+            _ => match self.programs_of(&paths) {
                 Ok(job) => {
                     let report = Report::Caller(caller);
-                    let operation = self.operations.next("bind", path.name, report);
+                    let name = whole_name(&paths[0].name);
+                    let operation = self.operations.next("bind", name, report);
                     let request = Box::new(request);
                     return self.submit(operation, PendingBind { request, owner }, job);
                 }
-                Err(refused) => Some(Err(refused)),
+                Err(refused) => Some(paths.iter().map(|_| Err(refused.clone())).collect()),
             },
         };
-        caller.answer(self.add_path(&request, compiled, owner, begin));
+        caller.answer(self.add_path(&request, compiled, owner.as_ref(), begin));
     }
 
     /// Goes on when its program is compiled.
@@ -216,36 +244,42 @@ impl Node {
         &mut self,
         operation: Operation,
         PendingBind { request, owner }: PendingBind,
-        compiled: Result<Promoted, NotPromoted>,
+        compiled: Vec<Result<Promoted, NotPromoted>>,
     ) {
         let begun = operation.begun();
-        operation.end(self.add_path(&request, Some(compiled), owner, begun));
+        operation.end(self.add_path(&request, Some(compiled), owner.as_ref(), begun));
     }
 
     /// Adds a path; `compiled` is for the kernel tier, if that is wanted.
     fn add_path(
         &mut self,
         request: &Bind,
-        compiled: Option<Result<Promoted, NotPromoted>>,
-        owner: Option<Owner>,
+        compiled: Option<Vec<Result<Promoted, NotPromoted>>>,
+        owner: Option<&Owner>,
         begin: Instant,
     ) -> Result<Bound, Refusal> {
         let path = request::path(request, &self.config)?;
-        self.put_path(&Arc::new(path), compiled, owner, begin)
+        let paths = self.each_path(path).into_iter();
+        let compiled = compiled.into_iter().flatten().map(Some);
+        let each = paths.zip(compiled.chain(iter::repeat_with(|| None)));
+        self.put_path(each.collect(), owner, begin)
     }
 
-    /// The same, of a path that was checked.
+    /// The same, of a path that was checked: one to each instance of its handler, each with what
+    /// was compiled for it.
     pub(super) fn put_path(
         &mut self,
-        path: &Arc<PathConfig>,
-        compiled: Option<Result<Promoted, NotPromoted>>,
-        owner: Option<Owner>,
+        each: Vec<NewPath>,
+        owner: Option<&Owner>,
         begin: Instant,
     ) -> Result<Bound, Refusal> {
-        self.name_is_free(&path.name)?;
-        self.function(path)?;
-        let (handler, made) = self.find_handler(&path.handler)?;
-        let shared = Arc::clone(&made.shared);
+        let mut instances = Vec::with_capacity(each.len());
+        for (path, _) in &each {
+            self.name_is_free(&path.name)?;
+            self.function(path)?;
+            instances.push(self.find_handler(&path.handler)?.0);
+        }
+        let path = Arc::clone(&each[0].0);
         let all = self.config.ifaces.iter();
         let ifaces: Vec<usize> = path
             .ifaces
@@ -253,33 +287,44 @@ impl Node {
             .map(|name| all.clone().position(|iface| iface.name == *name))
             .collect::<Option<_>>()
             .expect("a checked request names what the node has");
-        let row = self.next_row()?;
-        let numbers = self
+        let row = self.next_rows(each.len())?;
+        let placed = self
             .plan
             .place(
                 self.paths.ids(),
                 row,
-                handler,
+                &instances,
                 &ifaces,
                 |iface| self.ifaces[iface].xdp.is_some(),
-                |local| shared.in_user(local) == 0,
+                |handler, local| self.handlers[&handler].shared.in_user(local) == 0,
             )
             .map_err(|what| self.no_room(&what))?;
 
-        if let Some(queue) = &shared.queue {
-            queue.forget_share(numbers.local);
+        let mut made = Vec::with_capacity(each.len());
+        for ((path, compiled), numbers) in each.into_iter().zip(placed) {
+            let shared = Arc::clone(&self.handlers[&numbers.handler].shared);
+            if let Some(queue) = &shared.queue {
+                queue.forget_share(numbers.local);
+            }
+            self.take_row(&numbers);
+            let id = numbers.id();
+            self.plan.add_path(numbers);
+            self.config.paths.push(Arc::clone(&path));
+            let from = self.graph.module_above_udp(&path.handler);
+            let bound = BoundPath::new(Arc::clone(&path), Some(&shared));
+            self.paths.insert_bound(id, from, bound, owner.cloned());
+            made.push((id, compiled));
         }
-        self.take_row(&numbers);
-        let id = numbers.id();
-        self.plan.add_path(numbers);
-        self.config.paths.push(Arc::clone(path));
-        let from = self.graph.module_above_udp(&path.handler);
-        let bound = BoundPath::new(Arc::clone(path), Some(&shared));
-        self.paths.insert_bound(id, from, bound, owner);
-        match self.connect(id, compiled) {
+        let id = made[0].0;
+        let all: Vec<PathId> = made.iter().map(|(id, _)| *id).collect();
+        // To the first leads demux: by then the others are there.
+        let connected = made.into_iter().rev();
+        let connected = connected.map(|(id, compiled)| self.connect(id, compiled));
+        let connected: Result<Vec<_>, Refusal> = connected.collect();
+        match connected.map(|mut each| each.pop().unwrap_or_default()) {
             Ok((stays, exchange_us)) => Ok(Bound {
-                path: path.name.clone(),
-                handler: path.handler.clone(),
+                path: whole_name(&path.name).to_owned(),
+                handler: whole_name(&path.handler).to_owned(),
                 filter: path.filter.text.clone(),
                 iface: path.ifaces.clone(),
                 tier: self.paths.bound(id).tier.word().into(),
@@ -292,9 +337,42 @@ impl Node {
                 exchange_us,
             }),
             Err(refusal) => {
-                self.forget_path(id);
+                for id in all {
+                    self.forget_path(id);
+                }
                 Err(refusal)
             }
+        }
+    }
+
+    /// Whether messages come to a node by the CPUs on which they arrive.
+    fn has_cpus(&self, handler: &str) -> Result<(), Refusal> {
+        let cpus = self.cpus();
+        let (message, hint) = match &self.maps {
+            None => (
+                format!(
+                    "handler `{handler}` is to have an instance for each CPU, and no interface of \
+                         this node has programs, which know by which CPU a message came"
+                ),
+                "`ashway doctor` says what programs need here",
+            ),
+            Some(_) if cpus > MOST_CPUS => (
+                format!(
+                    "this machine has {cpus} CPUs, and a handler has {MOST_CPUS} instances at most"
+                ),
+                "leave `instances` out: one instance serves all CPUs, one at a time",
+            ),
+            Some(_) => return Ok(()),
+        };
+        Err(Refusal::failed(message, hint))
+    }
+
+    /// Whether messages come so to all interfaces of paths to the instances of a handler.
+    pub(super) fn comes_by_cpus(&self, paths: &[Arc<PathConfig>]) -> Result<(), Refusal> {
+        let mut several = paths.iter().filter(|path| path.cpu.is_some());
+        match several.find(|path| !self.has_xdp(path)) {
+            None => Ok(()),
+            Some(path) => Err(without_programs(path)),
         }
     }
 
@@ -306,8 +384,8 @@ impl Node {
     /// Why not; nothing has changed.
     pub(super) fn unbind(&mut self, name: &str, authority: &Authority) -> Result<Unbound, Refusal> {
         let begin = Instant::now();
-        let id = self.path_for(authority, name)?;
-        self.take(&[id])?;
+        let ids = self.whole_paths_for(authority, name)?;
+        self.take(&ids)?;
         Ok(Unbound {
             path: name.to_owned(),
             took_us: begin.elapsed().as_micros() as u64,
@@ -636,6 +714,16 @@ impl Node {
             ),
         }
     }
+}
+
+/// Why a path to the instances of a handler cannot be at one of its interfaces.
+pub(super) fn without_programs(path: &PathConfig) -> Refusal {
+    let message = format!(
+        "path `{}` is on an interface that has no programs, and its handler has an instance for each \
+         CPU: nobody there says by which CPU a message came",
+        whole_name(&path.name)
+    );
+    Refusal::failed(message, "`ashway doctor` says what programs need here")
 }
 
 /// Why a module of no file cannot be where it was to stand: without a place in one.

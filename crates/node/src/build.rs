@@ -17,6 +17,7 @@ use ashway_modules::mac::Mac;
 use ashway_path::places::PathId;
 use ashway_ring::{IngressDrop, PacketSocket, Passer};
 
+use super::binding::without_programs;
 use super::entry::NextProgram;
 use super::looks::Deaths;
 use super::neighbours::Neighbours;
@@ -44,6 +45,7 @@ use ashway_worker::paths::Paths;
 use ashway_worker::plan::{self, HandlerId, Plan};
 use ashway_worker::programs::NodeMaps;
 use ashway_worker::run_instance::{HandlerPath, RunInstance};
+use ashway_worker::version::Version;
 use ashway_worker::witness::Witnesses;
 use ashway_worker::worker::{Awake, Work, Worker};
 use ashway_worker::xdp_port::XdpPort;
@@ -61,6 +63,11 @@ use ashway_worker::xdp_port::XdpPort;
 pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let probe = Probe::run();
     let (facts, made) = take_as(config, &probe)?;
+    let cpus = possible_cpus().map_err(|source| RunError::System {
+        doing: "count the CPUs",
+        source,
+    })?;
+    let config = &on_cpus(config, cpus as u32, &facts)?;
     // The configuration has one hook for all.
     let at_tcx = facts.iter().any(|(_, choice)| choice.rung == Rung::Tcx);
     let hook = if at_tcx { Hook::Tcx } else { Hook::Xdp };
@@ -255,6 +262,30 @@ fn take_as(config: &Config, probe: &Probe) -> Result<(Vec<Taken>, Vec<Option<Mad
     }
 }
 
+/// The configuration on a machine of so many CPUs, where messages come so that the CPU on which they
+/// arrive is known, to whom that matters.
+fn on_cpus(config: &Config, cpus: u32, facts: &[(Iface, Choice)]) -> Result<Config, RunError> {
+    let config = config
+        .on_cpus(cpus)
+        .map_err(|(_, [because, hint])| RunError::Instances { because, hint })?;
+    for (iface, choice) in facts
+        .iter()
+        .filter(|(_, choice)| !choice.rung.has_programs())
+    {
+        let mut paths = config.paths.iter().filter(|path| path.cpu.is_some());
+        if let Some(path) = paths.find(|path| path.ifaces.contains(&iface.name)) {
+            let because = choice.because.as_ref();
+            let because = because.map_or_else(String::new, |because| format!(" ({because})"));
+            let refusal = without_programs(path);
+            return Err(RunError::Instances {
+                because: format!("{}: `{}`{because}", refusal.message, iface.name),
+                hint: refusal.hint,
+            });
+        }
+    }
+    Ok(config)
+}
+
 /// Whether the driver would refuse programs that take frames in one buffer only.
 fn needs_frags(found: &Iface, rung: Rung) -> bool {
     rung == Rung::Native && found.mtu as usize > ONE_BUFFER_MTU
@@ -302,10 +333,13 @@ fn make_instances(
     faults: &Arc<Faults>,
 ) -> Result<BTreeMap<HandlerId, HandlerHandle>, RunError> {
     let mut made = BTreeMap::new();
+    let mut version = None;
     for (handler, (id, numbers)) in config.handlers.iter().zip(&plan.instances) {
         let paths = config.paths_of(&handler.name);
         let functions: Vec<&str> = paths.map(|path| path.function.as_str()).collect();
-        let new = Instance::create(handler, &functions, &numbers.queue, engine, maps, arena)?;
+        let version = Version::shared(&mut version, handler, engine)?;
+        let queue = &numbers.queue;
+        let new = Instance::create(handler, version, &functions, queue, engine, maps, arena)?;
         made.insert(*id, HandlerHandle::new(new, rows, faults));
     }
     Ok(made)

@@ -8,13 +8,15 @@
 
 mod answers;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ashway_api::json;
@@ -257,6 +259,7 @@ impl Control {
             authority: Authority::Process(pid),
             stream: Some(stream),
             queue: self.answers.queue(),
+            part: None,
         }
     }
 }
@@ -343,6 +346,31 @@ pub(crate) struct Caller {
     pub(crate) authority: Authority,
     /// Where what it does not take at once goes.
     queue: Sender<Answering>,
+    /// If it is one of several who wait for parts of one answer: who waits for that.
+    part: Option<Part>,
+}
+
+/// One of several parts of an answer.
+#[derive(Debug)]
+struct Part {
+    number: usize,
+    of: Arc<Mutex<Parts>>,
+}
+
+/// An answer in parts, each by its number as it comes.
+struct Parts {
+    answers: BTreeMap<usize, Answer>,
+    count: usize,
+    /// Who gets them as one, until then.
+    whole: Option<Caller>,
+    join: fn(Vec<Answer>) -> Answer,
+}
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let come = self.answers.len();
+        write!(f, "{come} of {} parts for {:?}", self.count, self.whole)
+    }
 }
 
 impl Caller {
@@ -368,12 +396,46 @@ impl Caller {
         })
     }
 
+    /// So many callers whose answers are one, which `join` makes of them when all have come.
+    /// None of them is a process: they ask for what belongs to nobody.
+    pub(crate) fn split(self, count: usize, join: fn(Vec<Answer>) -> Answer) -> Vec<Self> {
+        let (authority, queue) = (self.authority.clone(), self.queue.clone());
+        let parts = Arc::new(Mutex::new(Parts {
+            answers: BTreeMap::new(),
+            count,
+            whole: Some(self),
+            join,
+        }));
+        let part = |number| Self {
+            stream: None,
+            authority: authority.clone(),
+            queue: queue.clone(),
+            part: Some(Part {
+                number,
+                of: Arc::clone(&parts),
+            }),
+        };
+        (0..count).map(part).collect()
+    }
+
     /// Answers, and hangs up when the client has taken the answer. Does not wait.
     pub(crate) fn answer(mut self, answer: impl Into<Answer>) {
         self.send(answer.into());
     }
 
     fn send(&mut self, answer: Answer) {
+        if let Some(Part { number, of }) = self.part.take() {
+            // It is whole between any two statements.
+            let mut parts = of.lock().unwrap_or_else(PoisonError::into_inner);
+            parts.answers.insert(number, answer);
+            if parts.answers.len() == parts.count
+                && let Some(whole) = parts.whole.take()
+            {
+                let answers = std::mem::take(&mut parts.answers);
+                whole.answer((parts.join)(answers.into_values().collect()));
+            }
+            return;
+        }
         let Some(stream) = self.stream.take() else {
             return;
         };

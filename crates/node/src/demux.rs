@@ -12,6 +12,7 @@ use ashway_wire::Headers;
 use super::{Node, NodeIface};
 use crate::request::{Refusal, unknown};
 use crate::why::Looked;
+use ashway_config::whole_name;
 use ashway_worker::target::Target;
 
 /// What a table has, but for the frames that it does not find. `hits` says how many frames
@@ -126,7 +127,8 @@ impl Node {
     /// The name of the path that something leads to, for people.
     pub(super) fn target_name(&self, target: Target) -> &str {
         let path = self.plan.path_of(target.path).unwrap_or(target.path);
-        self.paths.at(path).map_or("?", |path| &path.name)
+        let path = self.paths.at(path);
+        path.map_or("?", |path| whole_name(&path.name))
     }
 }
 

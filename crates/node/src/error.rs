@@ -119,6 +119,15 @@ pub enum RunError {
         hint: String,
     },
 
+    /// A handler cannot have an instance for each CPU.
+    #[error("{because}")]
+    Instances {
+        /// Why.
+        because: String,
+        /// The next step.
+        hint: String,
+    },
+
     /// The transmit socket cannot be had.
     #[error("no transmit socket on `{iface}`")]
     Transmit {
@@ -264,9 +273,9 @@ impl RunError {
 
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::Instance(InstanceError::Refused { hint, .. }) | Self::Paths { hint, .. } => {
-                hint.clone()
-            }
+            Self::Instance(InstanceError::Refused { hint, .. })
+            | Self::Paths { hint, .. }
+            | Self::Instances { hint, .. } => hint.clone(),
             Self::Instance(InstanceError::NotGranted(missing)) => missing.hint(),
             Self::Instance(InstanceError::Param { source, .. }) => source.hint(),
             Self::Instance(InstanceError::NoFunction { .. }) => {

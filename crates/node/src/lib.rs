@@ -22,6 +22,7 @@ mod error;
 mod faulty;
 mod frame_paths;
 mod ifaces;
+mod instances;
 mod looks;
 mod made_path;
 mod neighbours;
@@ -70,7 +71,7 @@ use ashway_path::places::PathId;
 use ashway_ring::IngressDrop;
 
 use crate::compile::CompileThread;
-use crate::request::{Refusal, unknown};
+use crate::request::Refusal;
 use crate::rung::Rung;
 use ashway_config::{Config, NodeGraph, Tier};
 use ashway_worker::bell::Bell;
@@ -299,10 +300,7 @@ impl Node {
     ///
     /// That there is none.
     fn find_handler(&self, name: &str) -> Result<(HandlerId, &HandlerHandle), Refusal> {
-        self.handler(name).ok_or_else(|| {
-            let names: Vec<_> = self.instances().map(|i| i.name.as_str()).collect();
-            unknown("handler", name, &names)
-        })
+        self.handler(name).ok_or_else(|| self.no_handler(name))
     }
 
     /// The path of this name that is bound to a handler.

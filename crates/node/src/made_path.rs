@@ -17,7 +17,7 @@ use super::dispatch;
 use super::node_path::Attachment;
 use super::{Node, Owner};
 use crate::request::Refusal;
-use ashway_config::{Asked, LongPath, PathConfig, Tier, refuse_unused_order};
+use ashway_config::{Asked, LongPath, PathConfig, Tier, instance_of, refuse_unused_order};
 use ashway_worker::activation::ROW;
 use ashway_worker::plan::HandlerId;
 
@@ -144,7 +144,17 @@ impl Node {
             ends.push((Attachment::new(number, direction, catches), filter));
         }
         let stages = created.path.stages();
-        let runs = stages.filter_map(|stage| self.runs(stage.name())).collect();
+        let runs = stages.filter_map(|stage| self.runs(stage.name()));
+        let runs: Box<[HandlerId]> = runs.collect();
+        let mut instances = runs.iter().map(|id| &*self.handlers[id].shared.name);
+        if let Some((handler, _)) = instances.find_map(instance_of) {
+            let message = format!(
+                "path `{name}` leads to an instance of handler `{handler}`, which has one for each \
+                 CPU: a path of modules does not say by which CPU a message came"
+            );
+            let hint = format!("`ashway bind {handler}` leads messages to all of them");
+            return Err(Refusal::usage(message, hint));
+        }
         let fits = match &bound {
             // It has a place of its own there, or a reason.
             Ok(_) => Ok(()),

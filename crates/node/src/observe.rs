@@ -29,7 +29,7 @@ use super::relay::NodeRelays;
 use crate::compile::Job;
 use crate::control::{Answer, Caller};
 use crate::request::{self, Refusal};
-use ashway_config::Tier;
+use ashway_config::{Tier, whole_name};
 use ashway_path::places::PathId;
 use ashway_worker::instance::{Allowance, Instance};
 use ashway_worker::plan::HandlerId;
@@ -177,7 +177,7 @@ impl Node {
             ..Subscription::default()
         };
         let ifaces: Vec<&str> = self.config.ifaces.iter().map(|i| i.name.as_str()).collect();
-        let paths: Vec<&str> = self.paths.names().collect();
+        let paths: Vec<&str> = self.paths.names().map(whole_name).collect();
         // A name alone is an interface's or a path's.
         if let Some(on) = &request.on {
             if ifaces.contains(&on.as_str()) {
@@ -521,7 +521,8 @@ impl Node {
 
     fn names(&self) -> Names {
         let paths = self.paths.all_bound().map(|(id, path)| {
-            let names = (path.config.name.clone(), path.config.handler.clone());
+            let [path, handler] = [&path.config.name, &path.config.handler];
+            let names = (whole_name(path).to_owned(), whole_name(handler).to_owned());
             (self.plan.paths[&id].row.0, names)
         });
         let ifaces = self.config.ifaces.iter();

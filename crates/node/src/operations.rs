@@ -28,7 +28,7 @@ use super::binding::{LoadJob, Loading, PendingBind};
 use super::entry::{EntryExchange, EntryProgram, Making};
 use super::observe::{MadeProgram, ObserveJob, Observing};
 use super::operation::{Operation, Report};
-use super::promote::{ProgramJob, Promoting};
+use super::promote::{ProgramJob, ProgramJobs, Promoting};
 use super::relay_shadow::{RelayCompareJob, RelayPromotion, RelayShadow};
 use super::shadow::{CompareJob, Comparing, Shadow};
 use super::swap::{self, Candidate, Swapping};
@@ -88,6 +88,8 @@ pub(super) enum Job {
     Load(LoadJob),
     /// Compiles a handler's function for the kernel tier.
     Program(ProgramJob),
+    /// The same of each of its instances.
+    Programs(ProgramJobs),
     /// Has the kernel run recorded messages.
     Compare(CompareJob),
     /// Has our interpreter run a relay's.
@@ -109,8 +111,9 @@ pub(super) enum Job {
 /// What came of a [`Job`].
 pub(super) enum Outcome {
     Nothing,
-    Load(Box<Result<NewInstance, InstanceError>>),
+    Load(Box<Result<Vec<NewInstance>, InstanceError>>),
     Program(Result<Promoted, NotPromoted>),
+    Programs(Vec<Result<Promoted, NotPromoted>>),
     Compare(Result<Compared, NotPromoted>),
     Version(Result<Candidate, InstanceError>),
     Observe(Vec<MadeProgram>),
@@ -128,6 +131,7 @@ impl compile::Job for Job {
             Self::Nothing => Outcome::Nothing,
             Self::Load(job) => Outcome::Load(Box::new(job.run())),
             Self::Program(job) => Outcome::Program(job.run()),
+            Self::Programs(job) => Outcome::Programs(job.run()),
             Self::Compare(job) => Outcome::Compare(job.run()),
             Self::CompareRelay(job) => Outcome::Compare(job.run()),
             Self::Version(job) => Outcome::Version(job.run()),
@@ -171,6 +175,7 @@ data_of! { Step:
 data_of! { Job:
     Load(LoadJob),
     Program(ProgramJob),
+    Programs(ProgramJobs),
     Compare(CompareJob),
     CompareRelay(RelayCompareJob),
     Version(Box<swap::Next>),
@@ -356,7 +361,7 @@ impl Node {
                 self.begin_captures();
             }
             (Step::Load(loading), Outcome::Load(made)) => self.loaded(operation, *loading, *made),
-            (Step::Bind(pending), Outcome::Program(compiled)) => {
+            (Step::Bind(pending), Outcome::Programs(compiled)) => {
                 self.bind_compiled(operation, pending, compiled);
             }
             (Step::Promote(promoting), Outcome::Program(compiled)) => {

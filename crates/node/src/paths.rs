@@ -24,7 +24,7 @@ use super::paths_shown::{promotion, promotion_of_frames};
 use super::{Node, RunError, say};
 use crate::control::Caller;
 use crate::request::{self, Refusal, Scalar};
-use ashway_config::{LongPath, PathConfig, Tier, is_name};
+use ashway_config::{LongPath, PathConfig, Tier, instance_name, is_name};
 
 impl Node {
     /// Creates the paths of the configuration's long form.
@@ -147,10 +147,11 @@ impl Node {
 
     /// Refuses a name that a path has.
     pub(super) fn name_is_free(&self, name: &str) -> Result<(), Refusal> {
-        match self.paths.find(name) {
-            Some(_) => Err(request::taken(name)),
-            None => Ok(()),
+        let names = [name, &instance_name(name, 0)];
+        if names.iter().any(|name| self.paths.find(name).is_some()) {
+            return Err(request::taken(name));
         }
+        Ok(())
     }
 
     /// Makes paths, and leads messages to them: to all, or to none.
@@ -200,7 +201,8 @@ impl Node {
         let begin = Instant::now();
         let mut to_promote = Vec::new();
         for (config, owner) in bound {
-            if let Err(refusal) = self.put_path(&config, None, owner, begin) {
+            let alone = vec![(Arc::clone(&config), None)];
+            if let Err(refusal) = self.put_path(alone, owner.as_ref(), begin) {
                 let there = logs.iter().filter_map(|(name, _)| self.paths.find(name));
                 let there: Vec<PathId> = there.collect();
                 if let Err(stays) = self.take(&there) {
@@ -234,11 +236,11 @@ impl Node {
         let mut paths = IndexMap::new();
         for name in asked {
             // Each once, however often it is named.
-            let id = self.path_for(authority, name)?;
-            paths.entry(id).or_insert_with(|| name.clone());
+            let ids = self.whole_paths_for(authority, name)?;
+            paths.entry(ids).or_insert_with(|| name.clone());
         }
-        let (ids, removed): (Vec<PathId>, Vec<String>) = paths.into_iter().unzip();
-        self.take(&ids)?;
+        let (ids, removed): (Vec<Vec<PathId>>, Vec<String>) = paths.into_iter().unzip();
+        self.take(&ids.concat())?;
         Ok(Removed {
             removed,
             took_ns: begin.elapsed().as_nanos() as u64,

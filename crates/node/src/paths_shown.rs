@@ -18,6 +18,7 @@ use ashway_path::places::PathId;
 use ashway_path::stage::Direction;
 
 use super::authority::Authority;
+use super::instances::merged;
 use super::node_path::{BoundPath, Feed, FramePath, NodePath, Promotion};
 use super::{Node, relay};
 use crate::request::Refusal;
@@ -36,10 +37,21 @@ impl Node {
     ///
     /// If there is none of this name.
     pub(super) fn show(&mut self, name: &str, authority: &Authority) -> Result<Path, Refusal> {
-        let id = self.path_for(authority, name)?;
-        let runs = self.runs_of(id);
-        let snapshots = self.worker.snapshots(&runs)?;
-        Ok(self.describe(id, &snapshots))
+        let ids = self.paths_for(authority, name)?;
+        let mut each = Vec::with_capacity(ids.len());
+        for id in ids {
+            let runs = self.runs_of(id);
+            let snapshots = self.worker.snapshots(&runs)?;
+            each.push(self.describe(id, &snapshots));
+        }
+        // By the name of one instance that one is meant.
+        if let [_] = &each[..]
+            && let Some(path) = each.pop()
+        {
+            return Ok(path);
+        }
+        let mut all = merged::paths(each.into_iter());
+        Ok(all.swap_remove(0))
     }
 
     /// Paths as `status` lists them: all that are bound to handlers in the order in which
@@ -66,7 +78,7 @@ impl Node {
             let of = left.split_off(..runs.len()).unwrap_or_default();
             self.describe(id, of)
         });
-        (paths.collect(), not_listed)
+        (merged::paths(paths), not_listed)
     }
 
     /// What the worker runs of a path: one path of its engine for each interface.
@@ -159,6 +171,7 @@ impl Node {
             promotion,
             next_hop: self.show_neighbour(id),
             ran_in,
+            instances: Vec::new(),
             kernel,
             leads_through: self.handlers_on(path),
             bound,

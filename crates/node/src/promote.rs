@@ -55,6 +55,17 @@ impl Job for ProgramJob {
     }
 }
 
+/// The same of each instance of a handler.
+pub(super) struct ProgramJobs(Vec<ProgramJob>);
+
+impl Job for ProgramJobs {
+    type Outcome = Vec<Result<Promoted, NotPromoted>>;
+
+    fn run(self) -> Self::Outcome {
+        self.0.into_iter().map(Job::run).collect()
+    }
+}
+
 impl Node {
     /// Does what a request says.
     pub(super) fn promote_asked(&mut self, request: &Promote, caller: Caller) {
@@ -185,6 +196,19 @@ impl Node {
                 None => Allowance::of(path),
             },
         })
+    }
+
+    /// The same of paths that are not there yet, to each instance of a handler.
+    ///
+    /// # Errors
+    ///
+    /// Why they cannot run there at all.
+    pub(super) fn programs_of(
+        &self,
+        paths: &[Arc<PathConfig>],
+    ) -> Result<ProgramJobs, NotPromoted> {
+        let jobs = paths.iter().map(|path| self.program(path, None));
+        jobs.collect::<Result<_, _>>().map(ProgramJobs)
     }
 
     /// What a path's handler may use in the kernel tier.

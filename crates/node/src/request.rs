@@ -15,9 +15,9 @@ use ashway_path::attrs::Value as Attr;
 use serde_json::Value;
 
 use ashway_config::{
-    Config, FaultLimit, HandlerConfig, NAME_HINT, PathConfig, Placement, Share, is_name,
-    read_budget, read_channel, read_endpoint, read_faults, read_match, read_rate, read_share,
-    suggest,
+    Config, FaultLimit, HandlerConfig, Instances, NAME_HINT, PathConfig, Placement, Share,
+    instance_of, is_name, read_budget, read_channel, read_endpoint, read_faults, read_match,
+    read_rate, read_share, suggest, whole_name,
 };
 
 /// Reads a request.
@@ -41,6 +41,11 @@ pub(crate) fn read(value: Value) -> Result<Request, Refusal> {
 
 /// What is wrong with a value, and what to write instead, as a refusal.
 fn wrong((message, hint): (String, String)) -> Refusal {
+    Refusal::usage(message, hint)
+}
+
+/// The same of what a handler with an instance for each CPU cannot have.
+fn too_many((_, message, hint): (&str, String, String)) -> Refusal {
     Refusal::usage(message, hint)
 }
 
@@ -71,7 +76,7 @@ pub(crate) fn handler(request: &Load, config: &Config) -> Result<HandlerConfig, 
     if let Some(domain) = &request.domain {
         config.domain(domain).map_err(wrong)?;
     }
-    Ok(HandlerConfig {
+    let handler = HandlerConfig {
         name,
         file: file(&request.file)?,
         allow: request.allow.iter().map(|allow| allow.0).collect(),
@@ -79,10 +84,14 @@ pub(crate) fn handler(request: &Load, config: &Config) -> Result<HandlerConfig, 
         channels,
         send_port: request.send_port.unwrap_or_default(),
         memory: request.memory,
+        instances: request.instances,
+        cpu: None,
         params: params(&request.params),
         domain: request.domain.clone(),
         line: 0,
-    })
+    };
+    handler.may_be_several().map_err(too_many)?;
+    Ok(handler)
 }
 
 /// Reads where `load` wants a handler's module to stand.
@@ -91,6 +100,12 @@ pub(crate) fn handler(request: &Load, config: &Config) -> Result<HandlerConfig, 
 ///
 /// `up` without `down`. Whether there are such services, the graph says.
 pub(crate) fn placement(request: &Load, handler: &str) -> Result<Option<Placement>, Refusal> {
+    if request.instances == Instances::PerCpu && request.down.is_some() {
+        return Err(Refusal::usage(
+            "`instances` is `per-cpu`, and the handler is to stand among modules",
+            "leave `down` out: a path of modules does not say by which CPU a message came",
+        ));
+    }
     match (&request.down, &request.up) {
         (None, Some(up)) => Err(Refusal::usage(
             format!("`up` is `{up}`, and there is no `down`"),
@@ -136,7 +151,7 @@ pub(crate) fn file(file: &str) -> Result<PathBuf, Refusal> {
 ///
 /// If one has.
 pub(crate) fn check_free(name: &str, config: &Config) -> Result<(), Refusal> {
-    if config.handler(name).is_none() {
+    if config.some_instance(name).is_none() {
         return Ok(());
     }
     Err(Refusal::failed(
@@ -160,14 +175,29 @@ pub(crate) fn taken(name: &str) -> Refusal {
 /// The first thing that is wrong.
 pub(crate) fn path(request: &Bind, config: &Config) -> Result<PathConfig, Refusal> {
     let handler = &request.handler;
-    if config.handler(handler).is_none() {
-        let known: Vec<_> = config.handlers.iter().map(|h| h.name.as_str()).collect();
+    if config.some_instance(handler).is_none() {
+        let known: Vec<_> = config
+            .handlers
+            .iter()
+            .map(|h| whole_name(&h.name))
+            .collect();
         let Refusal { message, hint, .. } = unknown("handler", handler, &known);
         return Err(Refusal::usage(message, hint));
     }
+    if let Some((whole, cpu)) = instance_of(handler) {
+        let message = format!(
+            "`{handler}` is what handler `{whole}` is on CPU {cpu}: a path leads to all of its \
+             instances, each to that of its CPU"
+        );
+        return Err(Refusal::usage(message, format!("name `{whole}`")));
+    }
     let name = request.path.as_ref().unwrap_or(handler);
     check_name("path", name)?;
-    if config.paths.iter().any(|path| path.name == *name) {
+    if config
+        .paths
+        .iter()
+        .any(|path| whole_name(&path.name) == name)
+    {
         return Err(Refusal::failed(
             format!("there is a path `{name}` already"),
             "give this one another name with `--name`, or unbind that one",
@@ -208,12 +238,14 @@ pub(crate) fn path(request: &Bind, config: &Config) -> Result<PathConfig, Refusa
         queue: None,
         memory_bytes: None,
         domain: request.domain.clone(),
+        cpu: None,
         line: 0,
     };
     config
         .own(&path)
         .and_then(|()| config.compete(&path))
         .map_err(wrong)?;
+    config.may_be_split(&path).map_err(too_many)?;
     Ok(path)
 }
 

@@ -65,11 +65,11 @@ impl Node {
     /// # Errors
     ///
     /// If there is none.
-    pub(super) fn next_row(&mut self) -> Result<CounterRow, Refusal> {
-        if self.counter_rows.next().is_none() {
+    pub(super) fn next_rows(&mut self, count: usize) -> Result<CounterRow, Refusal> {
+        if self.counter_rows.next(count).is_none() {
             self.take_rows_back()?;
         }
-        self.counter_rows.next().ok_or_else(|| {
+        self.counter_rows.next(count).ok_or_else(|| {
             let all = self.counter_rows.all();
             match self.counter_rows.waiting() {
                 0 => Refusal::failed(
@@ -93,8 +93,8 @@ impl Node {
     /// A path with these numbers takes its row. Whoever had its number within the instance
     /// has nothing underway, or it would not have got that.
     pub(super) fn take_row(&mut self, plan: &PathPlan) {
-        let taken = self.counter_rows.take();
-        debug_assert_eq!(taken, Some(plan.row));
+        let was_free = self.counter_rows.take(plan.row);
+        debug_assert!(was_free);
         let instance = Arc::downgrade(&self.handlers[&plan.handler].shared);
         for former in self.counter_rows.left() {
             former.local = former

@@ -181,9 +181,11 @@ pub fn serve(
 impl Node {
     /// Says that the node is ready.
     pub(super) fn say_ready(&self, socket: &FsPath) {
+        // Those to the instances of a handler are one.
+        let others = self.plan.paths.values().filter(|path| path.nth > 0).count();
         say(&format!(
             "ready: {} on {}; control socket {}",
-            plural(self.paths.len(), "path"),
+            plural(self.paths.len() - others, "path"),
             plural(self.ifaces.len(), "interface"),
             socket.display()
         ));
@@ -202,6 +204,19 @@ fn answer(
         Ok(request) => request,
         Err(refusal) => return caller.answer(refusal),
     };
+    for (request, caller) in node.each_request(request, caller) {
+        answer_one(node, engine, trial, request, caller);
+    }
+}
+
+/// The same of a request about one path or handler.
+fn answer_one(
+    node: &mut Node,
+    engine: &ashway_handler::Engine,
+    trial: &mut Option<Instant>,
+    request: Request,
+    caller: Caller,
+) {
     let answer = match request {
         Request::Plan(plan) => return node.apply_asked(&plan.file, true, caller),
         Request::Apply(change) => return node.apply_asked(&change.file, false, caller),
@@ -252,7 +267,7 @@ fn answer(
 
 /// The faults of a handler, or of all; those of one that is unloaded are gone with it.
 fn list_faults(node: &Node, handler: Option<&str>) -> Answer {
-    match handler.map(|handler| node.find_handler(handler)) {
+    match handler.map(|handler| node.handlers_for(handler)) {
         Some(Err(refusal)) => refusal.into(),
         _ => Answer::Ok(node.faults.list(handler).into()),
     }

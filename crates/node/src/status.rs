@@ -12,6 +12,7 @@ use ashway_api::answer::{
 use ashway_codegen::entry::Reply;
 use ashway_handler::Param;
 
+use super::instances::merged;
 use super::node_path::{BoundPath, Promotion};
 use super::{Node, State, paths_shown};
 use ashway_config::Tier;
@@ -29,11 +30,7 @@ pub(super) fn describe(node: &mut Node) -> Status {
     Status {
         node: node.config.node.name.clone(),
         interfaces: (0..node.ifaces.len()).map(|i| interface(node, i)).collect(),
-        handlers: node
-            .handlers
-            .keys()
-            .map(|id| handler(node, *id, &run))
-            .collect(),
+        handlers: merged::handlers(node.handlers.keys().map(|id| handler(node, *id, &run))),
         paths,
         paths_not_listed: not_listed as u64,
         module_paths: node.sum_of_module_paths(),
@@ -124,6 +121,7 @@ fn handler(node: &Node, id: HandlerId, run: &HashSet<HandlerId>) -> Handler {
         former: former.collect(),
         promotion: promotion(node, id),
         last_fault: last_fault(instance),
+        instances: Vec::new(),
     }
 }
 

@@ -13,6 +13,7 @@ use super::Node;
 use super::world::{self, Changed};
 use crate::request::Refusal;
 use ashway_api::answer::Unloaded;
+use ashway_config::whole_name;
 use ashway_worker::plan::HandlerId;
 use ashway_worker::worker::command::Command;
 
@@ -20,6 +21,7 @@ use ashway_worker::worker::command::Command;
 const NAMED: usize = 5;
 
 /// What uses a handler.
+#[derive(Clone, PartialEq, Eq, Hash)]
 enum User {
     /// A path that is bound to it.
     Bound(String),
@@ -37,12 +39,15 @@ impl Node {
     /// That there is none, or what uses it; nothing has changed.
     pub(super) fn unload(&mut self, name: &str) -> Result<Unloaded, Refusal> {
         let begin = Instant::now();
-        let (id, _) = self.find_handler(name)?;
-        let users = self.users_of(id);
+        let ids = self.whole_handlers_for(name)?;
+        let mut users: Vec<User> = ids.iter().flat_map(|id| self.users_of(*id)).collect();
+        // A path to each instance is one path.
+        let mut known = HashSet::new();
+        users.retain(|user| known.insert(user.clone()));
         if !users.is_empty() {
             return Err(in_use(name, &users));
         }
-        self.take_handlers(&[id])?;
+        self.take_handlers(&ids)?;
         let took = begin.elapsed();
         Ok(Unloaded {
             handler: name.to_owned(),
@@ -54,7 +59,9 @@ impl Node {
     fn users_of(&self, handler: HandlerId) -> Vec<User> {
         let name = &self.handlers[&handler].shared.name;
         let bound = self.config.paths_of(name);
-        let mut users: Vec<User> = bound.map(|path| User::Bound(path.name.clone())).collect();
+        let mut users: Vec<User> = bound
+            .map(|path| User::Bound(whole_name(&path.name).to_owned()))
+            .collect();
         let running = self.paths.running(handler);
         let running = running.filter_map(|id| self.paths.at(id));
         users.extend(running.map(|path| User::Path(path.name.to_string())));

@@ -28,7 +28,7 @@ pub use flow::Flow;
 pub use reasons::{Reason, reason};
 
 use crate::request::{Refusal, unknown};
-use ashway_config::{Attach, Config, NodeGraph, Offline, suggest};
+use ashway_config::{Attach, Config, NodeGraph, Offline, suggest, whole_name};
 
 /// Most filters, or paths, that are explained one by one.
 const LISTED: usize = 20;
@@ -254,7 +254,12 @@ fn flow_answer(
     let mut ifaces = status.into_iter().flat_map(|status| &status.interfaces);
     let gone = ifaces.any(|known| known.name == iface && known.mode == "gone");
     // A handler of the short form takes nothing but UDP, whatever the filter says.
-    let short = taker.is_some_and(|name| config.paths.iter().any(|path| path.name == name));
+    let short = taker.is_some_and(|name| {
+        config
+            .paths
+            .iter()
+            .any(|path| whole_name(&path.name) == name)
+    });
     let hosts = short && !flow.is_udp();
     let (path, reason, hint) = match taker {
         _ if gone => (
@@ -496,7 +501,8 @@ impl<'c> FilePlaces<'c> {
 
     fn create(&self, name: &str) -> Option<Vec<(String, Word)>> {
         let graph = self.graph.as_ref()?;
-        let short = self.config.paths.iter().find(|path| path.name == name);
+        let mut short = self.config.paths.iter();
+        let short = short.find(|path| whole_name(&path.name) == name);
         let created = if let Some(path) = short {
             graph.create(path, path.ifaces.first()?, Attrs::new())
         } else {

@@ -24,7 +24,7 @@ use crate::instance::Instance;
 use crate::version::Version;
 use ashway_api::Refusal;
 use ashway_api::answer::{self, Fault, Replayable};
-use ashway_config::Tier;
+use ashway_config::{Tier, whole_name};
 
 /// How many are kept, of one handler and of all, and how many bytes of memory. Where one of
 /// all has to go it is the oldest of the handler that has most: no handler, however often it
@@ -163,7 +163,8 @@ impl Faults {
     pub fn list(&self, handler: Option<&str>) -> answer::Faults {
         let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         let faults = list.faults.iter();
-        let of = faults.filter(|fault| handler.is_none_or(|name| fault.handler == name));
+        let is_of = |fault: &str, name: &str| fault == name || whole_name(fault) == name;
+        let of = faults.filter(|fault| handler.is_none_or(|name| is_of(&fault.handler, name)));
         answer::Faults(of.map(|fault| fault.describe()).collect())
     }
 
@@ -324,7 +325,9 @@ pub(crate) mod tests {
         let config = HandlerConfig::of_file(handler, file);
         let engine = Engine::new().unwrap();
         let plan = QueuePlan::unbound(&[]);
-        let made = Instance::create(&config, &[], &plan, &engine, None, false);
+        let version = Version::read(&config, &config.file, &engine).unwrap();
+        let version = Arc::new(version);
+        let made = Instance::create(&config, version, &[], &plan, &engine, None, false);
         std::fs::remove_file(&config.file).unwrap();
         made.unwrap()
     }

@@ -73,14 +73,15 @@ pub struct NewInstance {
 }
 
 impl Instance {
-    /// Makes everything but the promoted program. `node` is absent on rungs
-    /// without XDP.
+    /// Makes everything but the promoted program, for a version that was read for it. `node` is
+    /// absent on rungs without XDP.
     ///
     /// # Errors
     ///
     /// [`InstanceError`]; nothing is left behind.
     pub fn create(
         config: &HandlerConfig,
+        version: Arc<Version>,
         functions: &[&str],
         plan: &QueuePlan,
         engine: &Engine,
@@ -88,7 +89,6 @@ impl Instance {
         arena_allowed: bool,
     ) -> Result<NewInstance, InstanceError> {
         let file = config.file.display().to_string();
-        let version = Version::read(config, &config.file, engine)?;
         let compiled = &version.compiled;
         let memory = HandlerMemory::create(
             config,
@@ -124,7 +124,7 @@ impl Instance {
             name: config.name.clone(),
             memory,
             queue: None,
-            versions: Versions::begin(Arc::new(version)),
+            versions: Versions::begin(version),
             bindings: HandlerBindings::default(),
             frames: (0..plan.most_paths).map(|_| AtomicU32::new(0)).collect(),
             faults: Default::default(),

@@ -6,7 +6,7 @@
 //! [`Plan::remove_path`] change it while the node runs, without moving what is
 //! there: handlers and paths are known by ids that are never another's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ashway_abi::Leaf;
 use ashway_abi::context::flag;
@@ -101,6 +101,10 @@ pub struct PathPlan {
     pub local: usize,
     /// Its interfaces, with its slot at each.
     pub slots: Vec<(usize, usize)>,
+    /// Which of its handler's instances it leads to: where there is one for each CPU, demux leads
+    /// to the first, and the entry program by the CPU's number to the others, whose rows and slots
+    /// lie behind.
+    pub nth: usize,
 }
 
 impl PathPlan {
@@ -165,6 +169,7 @@ pub fn draw(config: &Config, facts: &[IfaceFacts], ids: &mut Ids) -> Plan {
             handler,
             local,
             slots,
+            nth: path.cpu.map_or(0, |cpu| cpu as usize),
         };
         paths.insert(plan.id(), plan);
     }
@@ -229,29 +234,36 @@ impl Plan {
         debug_assert!(removed.is_some_and(|plan| plan.paths.is_empty()));
     }
 
-    /// Numbers for one more path of `handler` at `ifaces`, which gets this row, without
-    /// changing the plan. `with_rings` says of an interface whether it needs a ring, `is_idle`
-    /// of a number within the instance whether its former path has nothing
-    /// underway.
+    /// Numbers for one more path of a handler at `ifaces`, without changing the plan: for one to
+    /// each of its instances, of which most have one. The first gets this row, and the others
+    /// those behind it; at each interface their slots follow each other, too, and they have one
+    /// number within their instances. `with_rings` says of an interface whether it needs a ring,
+    /// `is_idle` of a number within an instance whether its former path has nothing underway.
     ///
     /// # Errors
     ///
     /// What there is no room for.
+    ///
+    /// # Panics
+    ///
+    /// If there is no instance.
     pub fn place(
         &self,
         ids: &mut Ids,
         row: CounterRow,
-        handler: HandlerId,
+        instances: &[HandlerId],
         ifaces: &[usize],
         with_rings: impl Fn(usize) -> bool,
-        is_idle: impl Fn(usize) -> bool,
-    ) -> Result<PathPlan, NoRoom> {
-        let numbers = &self.instances[&handler];
+        is_idle: impl Fn(HandlerId, usize) -> bool,
+    ) -> Result<Vec<PathPlan>, NoRoom> {
+        let first = instances[0];
+        let numbers = &self.instances[&first];
+        let is_free = |handler: &HandlerId, local: usize| {
+            let mut paths = self.instances[handler].paths.iter();
+            !paths.any(|path| self.paths[path].local == local) && is_idle(*handler, local)
+        };
         let local = (0..numbers.queue.most_paths)
-            .find(|local| {
-                let taken = |path: &PathId| self.paths[path].local == *local;
-                !numbers.paths.iter().any(taken) && is_idle(*local)
-            })
+            .find(|local| instances.iter().all(|handler| is_free(handler, *local)))
             .ok_or(if numbers.paths.len() < numbers.queue.most_paths {
                 NoRoom::Busy
             } else {
@@ -260,23 +272,28 @@ impl Plan {
         let mut slots = Vec::new();
         for &iface in ifaces {
             if with_rings(iface) && numbers.queue.rings_at(iface).is_none() {
-                return Err(NoRoom::Ring(iface, handler));
+                return Err(NoRoom::Ring(iface, first));
             }
-            let slot = (0..MAX_SLOTS)
-                .find(|slot| {
-                    let taken = |path: &PathId| self.slot(*path, iface) == Some(*slot);
-                    !self.ifaces[iface].paths.iter().any(taken)
-                })
+            let paths = self.ifaces[iface].paths.iter();
+            let taken: BTreeSet<usize> = paths.filter_map(|path| self.slot(*path, iface)).collect();
+            let last = MAX_SLOTS - instances.len();
+            let slot = (0..=last)
+                .find(|slot| taken.range(*slot..*slot + instances.len()).next().is_none())
                 .ok_or(NoRoom::Iface(iface))?;
             slots.push((iface, slot));
         }
-        Ok(PathPlan {
+        let numbers = instances.iter().enumerate().map(|(nth, handler)| PathPlan {
             runs: slots.iter().map(|_| ids.take()).collect(),
-            row,
-            handler,
+            row: CounterRow(row.0 + nth as u32),
+            handler: *handler,
             local,
-            slots,
-        })
+            slots: slots
+                .iter()
+                .map(|(iface, slot)| (*iface, slot + nth))
+                .collect(),
+            nth,
+        });
+        Ok(numbers.collect())
     }
 
     /// Adds a path, with numbers from [`place`](Self::place).
@@ -307,10 +324,10 @@ impl Plan {
         removed
     }
 
-    /// Where demux leads for a path at an interface, if it is there.
+    /// Where demux leads for a path at an interface, if it is there and demux leads to it.
     #[must_use]
     pub fn target(&self, path: PathId, iface: usize) -> Option<Target> {
-        let path = &self.paths[&path];
+        let path = Some(&self.paths[&path]).filter(|path| path.nth == 0)?;
         let mut at = path.slots.iter().zip(&path.runs);
         let (_, run) = at.find(|((known, _), _)| *known == iface)?;
         Some(Target {
@@ -358,12 +375,13 @@ impl Plan {
             OrderRule::Path => flag::ORDER_PATH,
             OrderRule::None => flag::ORDER_NONE,
         };
+        let instances = config.cpu.map_or(0, |_| flag::PER_CPU);
         Leaf {
             row: numbers.row.0,
             local: numbers.local as u32,
             ring_base: rings.start as u16,
             ring_count: rings.len() as u16,
-            flags: on_fault | order,
+            flags: on_fault | order | instances,
             slot: slot.expect("a path has a slot at each of its interfaces") as u32,
             path: numbers.row.0,
         }
@@ -433,12 +451,18 @@ mod tests {
         // Paths come and go; nobody else's numbers change, and no id returns.
         let mut plan = plan;
         let mut rows = plan.spare_rows::<()>();
-        let mut row = || rows.take().unwrap();
+        let mut row = || {
+            let row = rows.next(1).unwrap();
+            assert!(rows.take(row));
+            row
+        };
         let anywhere = |_| true;
         let mut place =
             |plan: &Plan, handler, ifaces: &[usize], is_idle: &dyn Fn(usize) -> bool| {
-                let placed = plan.place(&mut ids, row(), handler, ifaces, anywhere, is_idle);
-                placed.unwrap()
+                let is_idle = |_, local| is_idle(local);
+                let placed = plan.place(&mut ids, row(), &[handler], ifaces, anywhere, is_idle);
+                let [placed] = <[_; 1]>::try_from(placed.unwrap()).unwrap();
+                placed
             };
         let third = place(&plan, first, &[0, 1], &anywhere);
         assert_eq!((third.runs.len(), third.row.0, third.local), (2, 5, 2));
@@ -501,7 +525,8 @@ mod tests {
         numbers.queue.rings_of.truncate(1);
         let mut ids = Ids::default();
         let mut place = |plan: &Plan, handler, iface| {
-            plan.place(&mut ids, ROW, handler, &[iface], |_| true, |_| true)
+            let placed = plan.place(&mut ids, ROW, &[handler], &[iface], |_| true, |_, _| true);
+            placed.map(|placed| placed[0].clone())
         };
         assert_eq!(place(&plan, first, 1), Err(NoRoom::Ring(1, first)));
         for _ in 0..MAX_PATHS {
@@ -512,10 +537,10 @@ mod tests {
         let busy = plan.place(
             &mut Ids::default(),
             ROW,
-            handlers[1],
+            &handlers[1..2],
             &[0],
             |_| true,
-            |_| false,
+            |_, _| false,
         );
         assert_eq!(busy, Err(NoRoom::Busy));
         for number in MAX_PATHS..MAX_SLOTS {
@@ -528,5 +553,55 @@ mod tests {
         plan.add_path(numbers);
         plan.remove_path(plan.paths[0].id());
         place(&plan, last, 0).unwrap();
+    }
+
+    /// One for each CPU: they lie behind each other, and demux leads to the first alone.
+    #[test]
+    fn the_paths_to_a_handlers_instances_follow_each_other() {
+        let facts = [IfaceFacts {
+            queues: 1,
+            mtu: 1500,
+        }; 2];
+        let ifaces = [0, 1].map(|number| IfacePlan {
+            unmatched_row: CounterRow(number),
+            paths: Vec::new(),
+        });
+        let mut plan = Plan {
+            ifaces: ifaces.into(),
+            instances: BTreeMap::new(),
+            paths: IndexMap::new(),
+            module_row: CounterRow(2),
+            rows: 0,
+            next_handler: HandlerId(0),
+        };
+        let each = [(); 3].map(|()| plan.add_instance(InstancePlan::unbound(&facts)));
+        let one = plan.add_instance(InstancePlan::unbound(&facts));
+        let mut ids = Ids::default();
+        let mut place = |plan: &mut Plan, row, instances: &[HandlerId], ifaces: &[usize]| {
+            // The first number of the second instance is not free yet.
+            let is_idle = |handler, local| handler != each[1] || local > 0;
+            let row = CounterRow(row);
+            let placed = plan.place(&mut ids, row, instances, ifaces, |_| true, is_idle);
+            let placed = placed.unwrap();
+            for path in &placed {
+                plan.add_path(path.clone());
+            }
+            placed
+        };
+        let before = place(&mut plan, 9, &[one], &[1]);
+        let between = place(&mut plan, 20, &[one], &[1]);
+        plan.remove_path(before[0].id());
+        let placed = place(&mut plan, 10, &each, &[0, 1]);
+        for (nth, path) in placed.iter().enumerate() {
+            assert_eq!((path.handler, path.nth), (each[nth], nth));
+            assert_eq!((path.row, path.local), (CounterRow(10 + nth as u32), 1));
+            // There is room for one before that which lies between.
+            assert_eq!(path.slots, [(0, nth), (1, 2 + nth)]);
+            let led = plan.target(path.id(), 1).map(|target| target.row);
+            assert_eq!(led, (nth == 0).then_some(CounterRow(10)));
+        }
+        assert_eq!(between[0].slots, [(1, 1)]);
+        let last = place(&mut plan, 30, &[one], &[1]);
+        assert_eq!(last[0].slots, [(1, 0)]);
     }
 }

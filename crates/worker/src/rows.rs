@@ -45,15 +45,25 @@ impl<U> Rows<U> {
         self.left.len()
     }
 
-    /// The row that [`take`](Self::take) takes.
+    /// The first of so many free rows that follow each other, to be [taken](Self::take): of one
+    /// that which has been free longest, of several the first. Linear in the free rows, and
+    /// sorts them, for more than one.
     #[must_use]
-    pub fn next(&self) -> Option<CounterRow> {
-        self.free.front().copied()
+    pub fn next(&self, count: usize) -> Option<CounterRow> {
+        if count == 1 {
+            return self.free.front().copied();
+        }
+        let mut free: Vec<CounterRow> = self.free.iter().copied().collect();
+        free.sort_unstable();
+        let mut runs = free.windows(count);
+        let found = runs.find(|run| run[count - 1].0 - run[0].0 == count as u32 - 1);
+        found.map(|run| run[0])
     }
 
-    /// Takes a row for a path.
-    pub fn take(&mut self) -> Option<CounterRow> {
-        self.free.pop_front()
+    /// Takes a row for a path; whether it was free.
+    pub fn take(&mut self, row: CounterRow) -> bool {
+        let at = self.free.iter().position(|free| *free == row);
+        at.is_some_and(|at| self.free.remove(at).is_some())
     }
 
     /// The path of this row has gone; `user` says how to see what is left of it.
@@ -85,25 +95,48 @@ impl<U> Rows<U> {
 mod tests {
     use super::*;
 
+    fn take<U>(rows: &mut Rows<U>) -> Option<CounterRow> {
+        let row = rows.next(1)?;
+        rows.take(row).then_some(row)
+    }
+
+    #[test]
+    fn several_rows_follow_each_other() {
+        let mut rows = Rows::<()>::new(0..10, 0);
+        assert_eq!(rows.next(10), Some(CounterRow(0)));
+        assert_eq!(rows.next(11), None);
+        assert!(rows.take(CounterRow(3)));
+        assert_eq!(rows.next(4), Some(CounterRow(4)));
+        assert_eq!(rows.next(7), None);
+        (4..8).for_each(|row| assert!(rows.take(CounterRow(row))));
+        assert_eq!(
+            [3, 2, 4].map(|count| rows.next(count).map(|row| row.0)),
+            [Some(0), Some(0), None]
+        );
+        rows.give_back(CounterRow(3));
+        assert_eq!(rows.next(4), Some(CounterRow(0)));
+    }
+
     #[test]
     fn a_row_is_somebodys_until_nothing_of_its_path_is_underway() {
         let mut rows = Rows::new(5..7, 4);
         assert_eq!(rows.all(), 6);
-        assert_eq!(rows.next(), Some(CounterRow(5)));
-        assert_eq!(rows.take(), Some(CounterRow(5)));
-        assert_eq!(rows.take(), Some(CounterRow(6)));
-        assert_eq!((rows.next(), rows.take()), (None, None));
+        for row in [5, 6] {
+            assert_eq!(rows.next(1), Some(CounterRow(row)));
+            assert!(rows.take(CounterRow(row)));
+        }
+        assert_eq!((rows.next(1), rows.take(CounterRow(5))), (None, false));
 
         // One that was taken from the start comes back, too.
         for (row, underway) in [(5, 2), (2, 0), (6, 1)] {
             rows.leave(CounterRow(row), underway);
         }
-        assert_eq!((rows.waiting(), rows.next()), (3, None));
+        assert_eq!((rows.waiting(), rows.next(1)), (3, None));
         for (row, left) in [(2, 2), (6, 1), (5, 0)] {
             let idle = rows.idle(|underway| *underway == 0);
             assert_eq!(idle, [(CounterRow(row), 0)]);
             assert_eq!(
-                (rows.waiting(), rows.next()),
+                (rows.waiting(), rows.next(1)),
                 (left, None),
                 "not zeroed yet"
             );
@@ -114,12 +147,12 @@ mod tests {
     #[test]
     fn the_row_that_was_given_back_last_is_given_out_last() {
         let mut rows = Rows::new(0..3, 0);
-        let first = rows.take().unwrap();
+        let first = take(&mut rows).unwrap();
         rows.leave(first, ());
         for (row, ()) in rows.idle(|()| true) {
             rows.give_back(row);
         }
-        let all: Vec<_> = std::iter::from_fn(|| rows.take()).collect();
+        let all: Vec<_> = std::iter::from_fn(|| take(&mut rows)).collect();
         assert_eq!(all, [1, 2, 0].map(CounterRow));
         assert_eq!(rows.all(), 3);
     }
@@ -149,7 +182,7 @@ mod tests {
                         rows.give_back(row);
                     }
                 }
-                _ => taken.extend(rows.take()),
+                _ => taken.extend(take(&mut rows)),
             }
             let mut all = taken.clone();
             all.extend(&rows.free);

@@ -329,7 +329,9 @@ pub(crate) mod tests {
             let config = HandlerConfig::of_file(name, file);
             let engine = Engine::new().unwrap();
             let plan = QueuePlan::unbound(&[]);
-            let made = Instance::create(&config, &[], &plan, &engine, None, false);
+            let version = Version::read(&config, &config.file, &engine).unwrap();
+            let version = Arc::new(version);
+            let made = Instance::create(&config, version, &[], &plan, &engine, None, false);
             let NewInstance { instance, wasm, .. } = made.unwrap();
             let this = Self {
                 engine,

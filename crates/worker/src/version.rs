@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path as FsPath, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ashway_codegen::normalise::{self, Lines, NormaliseError, StateRange, normalise};
@@ -10,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::InstanceError;
 use crate::hex::hex;
-use ashway_config::{HandlerConfig, NotGranted};
+use ashway_config::{HandlerConfig, NotGranted, whole_name};
 
 /// The next [`Version::id`].
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
@@ -76,6 +77,28 @@ impl Version {
             compiled,
             wasm,
         })
+    }
+
+    /// The version of a handler's file: `last` if that is of the same handler, of which this is
+    /// another instance; else it is read, and `last` from then on.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn shared(
+        last: &mut Option<(String, Arc<Self>)>,
+        config: &HandlerConfig,
+        engine: &Engine,
+    ) -> Result<Arc<Self>, InstanceError> {
+        let name = whole_name(&config.name);
+        if let Some((known, version)) = last
+            && known == name
+        {
+            return Ok(Arc::clone(version));
+        }
+        let version = Arc::new(Self::read(config, &config.file, engine)?);
+        *last = Some((name.to_owned(), Arc::clone(&version)));
+        Ok(version)
     }
 
     /// Gives it the values that it was read with, as far as it has these parameters, and

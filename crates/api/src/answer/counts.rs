@@ -40,6 +40,12 @@ impl Tally {
         *self.0.entry(name.into()).or_default() += times;
     }
 
+    fn add_all(&mut self, other: &Self) {
+        for (name, times) in &other.0 {
+            *self.0.entry(name.clone()).or_default() += times;
+        }
+    }
+
     /// Adds to one that is only there when it has something to say.
     fn add_some(&mut self, name: &'static str, times: u64) {
         if times > 0 {
@@ -64,6 +70,11 @@ impl Fates {
     #[must_use]
     pub fn sum(&self) -> u64 {
         self.dropped.sum() + self.others.sum()
+    }
+
+    fn add_all(&mut self, other: &Self) {
+        self.dropped.add_all(&other.dropped);
+        self.others.add_all(&other.others);
     }
 
     fn add(&mut self, name: &'static str, times: u64) {
@@ -180,6 +191,25 @@ impl Counts {
                 out.map_or(0, |out| out.get(out_name(name)))
             }
         }
+    }
+}
+
+impl std::ops::AddAssign<&Self> for Counts {
+    /// Adds what another path has counted; each message is in one of the two.
+    fn add_assign(&mut self, other: &Self) {
+        self.received += other.received;
+        self.waiting += other.waiting;
+        self.fates.add_all(&other.fates);
+        self.notes.add_all(&other.notes);
+        self.activations.examined += other.activations.examined;
+        self.activations.committed += other.activations.committed;
+        self.activations.aborted += other.activations.aborted;
+        self.aborts.add_all(&other.aborts);
+        match (&mut self.out, &other.out) {
+            (Some(out), Some(other)) => out.add_all(other),
+            (out, other) => *out = out.take().or_else(|| other.clone()),
+        }
+        self.balanced &= other.balanced;
     }
 }
 

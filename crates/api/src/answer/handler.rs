@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::instances::HandlerInstance;
 use super::{RanIn, Word, nullable};
 use crate::values::Scalar;
 
@@ -22,7 +23,7 @@ pub struct Handler {
     pub ran_in: Option<RanIn>,
     /// What its memory is made of: `arena`, `array` or `memfd`.
     pub memory: Word,
-    /// Length of that memory.
+    /// Length of that memory; of all instances together, if it has one for each CPU.
     pub bytes: u64,
     /// The ring that `deliver` fills, if it has one.
     pub endpoint: Option<HandlerEndpoint>,
@@ -47,6 +48,10 @@ pub struct Handler {
     pub promotion: HandlerPromotion,
     /// Why it was stopped last, if it ever was.
     pub last_fault: Option<LastFault>,
+    /// Its instances, if it has one for each CPU: what is said of the handler is their sum. Absent
+    /// if there is one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub instances: Vec<HandlerInstance>,
 }
 
 /// The ring that `deliver` fills.

@@ -20,6 +20,7 @@ mod event;
 mod exact;
 mod handler;
 mod iface;
+mod instances;
 mod look;
 mod path;
 mod plan;
@@ -47,6 +48,7 @@ pub use handler::{
     Refused, SourceLine, State,
 };
 pub use iface::{Interface, LostAfterHandOver, Unmatched};
+pub use instances::{HandlerInstance, PathInstance};
 pub use look::{
     Demux, DemuxOfInterface, EndpointPlace, Fault, Faults, HandlerMemory, Lines, LogLine,
     Replayable, Shape, ShapeEntry,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::counts::{Counts, Tally};
 use super::handler::{Because, Refused};
+use super::instances::PathInstance;
 use super::{Group, RanIn, Word, group, nullable};
 
 /// A path of the node.
@@ -29,6 +30,10 @@ pub struct Path {
     /// path, which the user tier runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran_in: Option<RanIn>,
+    /// The paths to each instance of its handler, if that has one for each CPU: what is said of the
+    /// path is their sum. Absent if there is one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub instances: Vec<PathInstance>,
     /// What the kernel tier has done of it, if it is a relay that has a place there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelPart>,
@@ -78,7 +83,8 @@ pub struct PathBase {
     /// The filter that leads messages to it; of a path with several ends that of the first.
     #[serde(rename = "match")]
     pub filter: Option<String>,
-    /// Where it runs: `kernel` or `user`.
+    /// Where it runs: `kernel` or `user`; both, joined by a comma, if the instances of its handler
+    /// run in either.
     pub tier: Word,
     /// The process that takes it along when it ends; none if it is the node's.
     pub owner: Option<u32>,

@@ -37,6 +37,10 @@ pub(crate) struct Load {
     /// What its memory is made of: auto, arena or array [default: auto]
     #[arg(long, value_name = "KIND")]
     memory: Option<String>,
+    /// How many instances it has: one, or per-cpu, with a memory for each CPU that runs what
+    /// arrives there [default: one]
+    #[arg(long, value_name = "HOW")]
+    instances: Option<String>,
     /// Slots of its endpoint, a power of two [default: no endpoint]
     #[arg(long, value_name = "SLOTS")]
     endpoint: Option<u32>,
@@ -81,6 +85,7 @@ impl Load {
             name: self.name,
             allow,
             memory: word("memory", self.memory.as_deref())?,
+            instances: word("instances", self.instances.as_deref())?,
             endpoint: self.endpoint,
             channel: self.channel,
             send_port: self.send_port,

@@ -33,10 +33,15 @@ use crate::failure::{Exit, Failure};
 Examples:
   ashway handler map counter -- ./counter_app
   ashway handler map counter --uid 1000 -- env
+  ashway handler map counter --cpu 1 -- ./counter_app
   ashway handler map inbox --endpoint -- ./inbox_app")]
 pub(crate) struct Map {
     /// The handler
     name: String,
+    /// The memory of its instance on this CPU, of a handler with `instances = "per-cpu"`: start a
+    /// program for each, or ask the control socket for several memories
+    #[arg(long, value_name = "N")]
+    cpu: Option<u32>,
     /// Also take the handler's endpoint, to which `deliver` leads: the program is its
     /// reader until it ends
     #[arg(long)]
@@ -57,7 +62,11 @@ pub(crate) struct Map {
 impl Map {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let asks = self.endpoint.then(|| self.node.clone());
-        let (memory, fd) = self.node.connect()?.memory(&self.name)?;
+        let name = match self.cpu {
+            Some(cpu) => ashway_config::instance_name(&self.name, cpu),
+            None => self.name,
+        };
+        let (memory, fd) = self.node.connect()?.memory(&name)?;
         pass_on(&fd)?;
         let [program, words @ ..] = &*self.command else {
             return Err(Failure::new(Exit::Usage, "which program is to map it?"));
@@ -72,7 +81,7 @@ impl Map {
             .env("ASHWAY_SYMBOLS", symbols(&memory.symbols));
         // The program keeps this process, and with it the endpoint.
         let endpoint = match asks {
-            Some(node) => Some(node.connect()?.endpoint(&self.name)?),
+            Some(node) => Some(node.connect()?.endpoint(&name)?),
             None => None,
         };
         if let Some((place, event)) = &endpoint {

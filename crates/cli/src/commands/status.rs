@@ -18,7 +18,7 @@ use crate::table;
 pub(crate) use handlers::handlers;
 use interfaces::interfaces;
 pub(crate) use paths::{bypass, paths, stays};
-use paths::{losses, shares, without_handler};
+use paths::{instances, losses, shares, without_handler};
 
 /// Say where every message went
 ///
@@ -48,6 +48,7 @@ fn render(status: &answer::Status) -> String {
         interfaces(status),
         handlers(status),
         paths(status),
+        instances(status),
         shares(status),
         without_handler(status),
         losses(status),

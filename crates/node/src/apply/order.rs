@@ -103,8 +103,11 @@ impl Job for Order {
     fn run(self) -> Compiled {
         let (engine, maps, arena) = (&self.engine, self.maps.as_deref(), self.arena);
         let mut compiled = Compiled::default();
+        let mut version = None;
         for (handler, plan) in self.fresh {
-            let made = Instance::create(&handler, &[], &plan.queue, engine, maps, arena);
+            let made = Version::shared(&mut version, &handler, engine).and_then(|version| {
+                Instance::create(&handler, version, &[], &plan.queue, engine, maps, arena)
+            });
             let made = made.map(|made| (plan, made));
             compiled.fresh.insert(handler.name, made);
         }
@@ -141,19 +144,26 @@ impl Job for Order {
 }
 
 /// A configuration that is to be read.
-pub(crate) struct ReadJob(pub(super) PathBuf);
+pub(crate) struct ReadJob {
+    pub(super) file: PathBuf,
+    /// How many instances a handler has that has one for each CPU.
+    pub(super) cpus: u32,
+}
 
 impl Job for ReadJob {
     type Outcome = Result<Next, Refusal>;
 
     fn run(self) -> Self::Outcome {
-        read(&self.0)
+        read(&self.file, self.cpus)
     }
 }
 
 /// Reads a file and what it names.
-fn read(file: &FsPath) -> Result<Next, Refusal> {
+fn read(file: &FsPath, cpus: u32) -> Result<Next, Refusal> {
     let config = ashway_config::reload(file).map_err(|mistakes| refused(file, said(&mistakes)))?;
+    let config = config.on_cpus(cpus).map_err(|(line, [message, hint])| {
+        refused(file, vec![Mistake::new(line, message, hint)])
+    })?;
     let mut digests = BTreeMap::new();
     let mut mistakes = Vec::new();
     for handler in &config.handlers {

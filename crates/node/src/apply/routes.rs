@@ -276,6 +276,8 @@ impl Node {
             }
             let short = next.paths.iter();
             let short = short.filter(|path| path.ifaces.contains(&iface.name));
+            // To the other instances of a handler messages are led by way of the first.
+            let short = short.filter(|path| path.cpu.is_none_or(|cpu| cpu == 0));
             let short = short.map(|path| (&path.name, path.line, &path.filter));
             let long = next.long_paths.iter().flat_map(|path| {
                 let here = path.entrances.iter().filter(|(at, _)| *at == iface.name);

@@ -12,6 +12,7 @@ use super::words::{of_handler, refused};
 use crate::request::Refusal;
 use ashway_config::{
     Act, Config, Difference, HandlerConfig, Mistake, NodeGraph, PathConfig, Tier, What,
+    instance_name, whole_name,
 };
 use ashway_path::places::Ids;
 use ashway_worker::handle::HandlerHandle;
@@ -171,24 +172,37 @@ impl Node {
         }
         let come = difference.names(What::Path, &[Act::Create, Act::Change]);
         for path in next.paths.iter().filter(|path| come.contains(&path.name)) {
+            // Those to the other instances of a handler have their places with the first.
+            if path.cpu.is_some_and(|cpu| cpu > 0) {
+                continue;
+            }
+            if let Err(refusal) = self.comes_by_cpus(&[Arc::clone(path)]) {
+                mistakes.push(Mistake::new(path.line, refusal.message, refusal.hint));
+                continue;
+            }
             let ifaces = path.ifaces.iter();
             let number = |name: &String| self.config.ifaces.iter().position(|it| it.name == *name);
             let ifaces: Option<Vec<usize>> = ifaces.map(number).collect();
-            let handler = handlers.get(path.handler.as_str());
-            let (Some(ifaces), Some(handler)) = (ifaces, handler) else {
+            let name = |cpu| instance_name(whole_name(&path.handler), cpu);
+            let each = (0..).map_while(|cpu| handlers.get(&*name(cpu)).copied());
+            let instances: Vec<_> = match path.cpu {
+                Some(_) => each.collect(),
+                None => handlers.get(&*path.handler).copied().into_iter().collect(),
+            };
+            let Some(ifaces) = ifaces.filter(|_| !instances.is_empty()) else {
                 continue;
             };
             let with_rings = |iface: usize| self.ifaces[iface].xdp.is_some();
             let placed = plan.place(
                 &mut ids,
                 CounterRow(0),
-                *handler,
+                &instances,
                 &ifaces,
                 with_rings,
-                |_| true,
+                |_, _| true,
             );
             match placed {
-                Ok(numbers) => plan.add_path(numbers),
+                Ok(each) => each.into_iter().for_each(|numbers| plan.add_path(numbers)),
                 Err(what) => mistakes.push(self.crowded(path, &what)),
             }
         }

@@ -9,7 +9,7 @@ use super::super::RunError;
 use super::trial::Tried;
 use crate::request::{Code, Refusal};
 use ashway_config::diagnostics::Diagnostics;
-use ashway_config::{Act, Mistake, Step};
+use ashway_config::{Act, Mistake, Step, instance_of, whole_name};
 use ashway_worker::instance::InstanceError;
 use ashway_worker::say::plural;
 
@@ -23,6 +23,12 @@ pub(super) fn describe(tried: &Tried, applied: bool) -> Plan {
     let by_hand: Vec<&Step> = steps.iter().filter(stays).collect();
     let steps = steps.iter().filter(|step| !stays(step));
     let steps = steps.chain(by_hand.iter().take(NAMED).copied());
+    // What is done with one instance of a handler is done with each.
+    let steps = steps.filter(|step| instance_of(&step.name).is_none_or(|(_, cpu)| cpu == 0));
+    let steps = steps.map(|step| Step {
+        name: whole_name(&step.name).to_owned(),
+        ..step.clone()
+    });
     let steps = steps.map(|step| PlanStep {
         act: step.act.word().into(),
         what: step.what.word().into(),

@@ -159,6 +159,32 @@ pub(crate) fn bypass(path: &str, bypass: Option<&Bypass>) -> String {
     )
 }
 
+/// The paths to each instance of a handler that has one for each CPU.
+pub(super) fn instances(status: &answer::Status) -> String {
+    let each = status.paths.iter().flat_map(|path| &path.instances);
+    let rows: Vec<_> = each
+        .map(|one| {
+            vec![
+                one.name.clone(),
+                one.tier.clone(),
+                one.counts.received.to_string(),
+                one.counts.waiting.to_string(),
+                in_kernel(one.ran_in),
+                fates(&one.counts.fates),
+            ]
+        })
+        .collect();
+    let header = [
+        "PATH@CPU",
+        "TIER",
+        "RECEIVED",
+        "WAITING",
+        "RAN IN KERNEL",
+        "FATES",
+    ];
+    some_rows(&header, &rows)
+}
+
 /// The paths that have no more than a share of their tier.
 pub(super) fn shares(status: &answer::Status) -> String {
     let rows: Vec<_> = status
