@@ -5,8 +5,10 @@
 //! queue. On a veth the handler runs on the CPU of who asks, so the two meet at its instance,
 //! which runs one message at a time. How long answers take, and how many messages went to the
 //! user tier for it, at TCX and under native XDP; with `ASHWAY_BEFORE` also those of another
-//! `ashway`. Clients are ordinary processes: real-time ones on all CPUs would leave the worker
-//! none.
+//! `ashway`. Then the same of a handler that has an instance for each CPU: by how much two clients
+//! have more of it than one. Clients are ordinary processes: real-time ones on all CPUs would leave
+//! the worker none. They need the CPUs that the handler runs on, so a client whose handler takes
+//! 1 us shows more of itself than of it: for the rate the handler takes about 10.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -55,12 +57,42 @@ const ABOUT_1_US: &str = r#"(module (memory (export "memory") 1 1)
             (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
         (i32.const 1)))"#;
 
-/// Where it runs, and which `ashway` it is.
+/// The same of about 10 us.
+const ABOUT_10_US: u32 = 15_000;
+
+/// Where it runs, which `ashway` it is, and what runs there.
 #[derive(Clone, Debug)]
 struct Case {
     name: &'static str,
     attach: &'static str,
     binary: Option<PathBuf>,
+    handler: Handler,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Handler {
+    /// Of about 1 us, with one instance.
+    Short,
+    /// Of about 10 us, with one.
+    Long,
+    /// The same with one for each CPU.
+    LongPerCpu,
+}
+
+impl Handler {
+    const fn file(self) -> &'static str {
+        match self {
+            Self::Short => "about1us.wasm",
+            Self::Long | Self::LongPerCpu => "about10us.wasm",
+        }
+    }
+
+    const fn instances(self) -> &'static str {
+        match self {
+            Self::Short | Self::Long => "",
+            Self::LongPerCpu => "instances = \"per-cpu\"\n",
+        }
+    }
 }
 
 /// What one or two clients saw.
@@ -97,8 +129,10 @@ pub fn run(options: &Options) -> Result<Report> {
     };
     let folder = std::env::temp_dir().join(format!("ashway-cpus-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
-    let file = folder.join("about1us.wasm");
-    fs::write(&file, wat::parse_str(ABOUT_1_US)?)?;
+    let long = ABOUT_1_US.replace("1500", &ABOUT_10_US.to_string());
+    for (handler, text) in [(Handler::Short, ABOUT_1_US), (Handler::Long, &long)] {
+        fs::write(folder.join(handler.file()), wat::parse_str(text)?)?;
+    }
     let cases = cases(options);
     let mut found: Vec<Vec<[Seen; 2]>> = vec![Vec::new(); cases.len()];
     for round in 0..rounds {
@@ -106,7 +140,7 @@ pub fn run(options: &Options) -> Result<Report> {
         for number in 0..cases.len() {
             // Another case begins each time, so that none always comes first.
             let at = (number + round) % cases.len();
-            let seen = measure(&cases[at], &file, lasts);
+            let seen = measure(&cases[at], &folder, lasts);
             found[at].push(seen.with_context(|| cases[at].name)?);
         }
     }
@@ -119,10 +153,19 @@ fn cases(options: &Options) -> Vec<Case> {
         name,
         attach,
         binary: binary.clone(),
+        handler: Handler::Short,
+    };
+    let long = |name, attach, handler| Case {
+        handler,
+        ..case(name, attach, &options.binary)
     };
     let mut cases = vec![
         case("tcx", "tcx", &options.binary),
         case("xdp", "xdp", &options.binary),
+        long("tcx, 10 us", "tcx", Handler::Long),
+        long("tcx, 10 us, per-cpu", "tcx", Handler::LongPerCpu),
+        long("xdp, 10 us", "xdp", Handler::Long),
+        long("xdp, 10 us, per-cpu", "xdp", Handler::LongPerCpu),
     ];
     let before = std::env::var_os("ASHWAY_BEFORE").map(PathBuf::from);
     if before.is_some() {
@@ -133,17 +176,19 @@ fn cases(options: &Options) -> Vec<Case> {
 }
 
 /// One client, then two.
-fn measure(case: &Case, file: &Path, lasts: Duration) -> Result<[Seen; 2]> {
+fn measure(case: &Case, folder: &Path, lasts: Duration) -> Result<[Seen; 2]> {
     let options = RigOptions {
         queues: 2,
         gro_on_client: false,
         ..RigOptions::default()
     };
     let rig = Rig::new("cpus", options)?;
-    let (attach, file) = (case.attach, file.display());
+    let (attach, instances) = (case.attach, case.handler.instances());
+    let file = folder.join(case.handler.file());
+    let file = file.display();
     let mut builder = rig.node(format!(
         "[iface.b0]\nattach = {attach:?}\n[handler.h]\nfile = \"{file}\"\nallow = [\"reply\"]\n\
-         [path.h]\niface = \"b0\"\nmatch = \"udp and dst port {PORT}\"\nhandler = \"h\"\n\
+         {instances}[path.h]\niface = \"b0\"\nmatch = \"udp and dst port {PORT}\"\nhandler = \"h\"\n\
          tier = \"kernel\"\n"
     ));
     if let Some(binary) = &case.binary {
@@ -340,6 +385,15 @@ fn report(cases: &[Case], found: &[Vec<[Seen; 2]>]) -> Report {
         let p99 = rounds
             .iter()
             .map(|[one, two]| two.p99 as f64 / one.p99 as f64);
+        let rate = rounds.iter().map(|[one, two]| two.rate / one.rate);
+        let grows = match case.name {
+            "tcx, 10 us, per-cpu" => "per_cpu_rate_of_two_over_one_at_tcx",
+            "xdp, 10 us, per-cpu" => "per_cpu_rate_of_two_over_one_under_xdp",
+            _ => "",
+        };
+        if !grows.is_empty() {
+            ratios.extend(Ratio::of(grows, Target::AtLeast(1.8), rate));
+        }
         let names = match case.name {
             "tcx" => ["percent_crossed_at_tcx", "p99_over_one_client_at_tcx"],
             "xdp" => ["percent_crossed_under_xdp", "p99_over_one_client_under_xdp"],
