@@ -14,6 +14,7 @@ use ashway_path::module::Refused;
 use ashway_path::sched::share::ShareAccount;
 use ashway_path::time::Time;
 
+use crate::before::Before;
 use crate::bindings::HandlerBinding;
 use crate::breaker::Gate;
 use crate::budget::fuel;
@@ -263,6 +264,7 @@ impl Activation {
                 .as_mut()
                 .filter(|_| !self.is_timer)
                 .and_then(|on| Some((on.before(self.row.0, shared, message.bytes())?, on)));
+            let before = Before::copy(&shared.watch, &shared.memory, message.bytes());
             let len = message.len();
             let (bytes, start) = message.whole();
             let (function, place) = (self.function, start..start + len);
@@ -307,6 +309,7 @@ impl Activation {
                     changed: outcome.dirty,
                     front,
                     message: left,
+                    before: before.map(|it| it.of_stopped(&shared.memory)).as_ref(),
                 });
             }
             decision

@@ -57,6 +57,8 @@ ashway_abi::seeded_bugs! {
     FramesNotCompared,
     /// Of a long message's slots only the first is stepped over.
     RestNotSteppedOver,
+    /// What is kept of memory as it was before an activation is as that left it.
+    BeforeIsAfter,
     /// A run for a timer counts as one for a message.
     TimersAreMessages,
     /// A message whose handler was stopped, or aborted, is not among those it ran for.

@@ -1,23 +1,26 @@
 //! Messages that stopped a handler, in either tier, kept to be replayed.
 //!
-//! Kept is the message, and the memory as the handler left it: what it was when the
-//! handler began is gone, and to keep that would be a copy for every message. A stop that
+//! Of the first stop at a place the message is kept, and the memory as the handler left it. A
+//! stop that
 //! the message causes comes again over that memory; one that a past message has prepared
 //! does too, unless the handler has overwritten on its way what led there. The handler
 //! works on the message where it lies, so one that it had changed is as it left it, and says
-//! so. In the kernel tier the instance stays locked until both are taken
+//! so. From then on the handler is [watched](crate::before), and the next stop there in the
+//! user tier is kept in the place of the first, with both as they were before. In the kernel
+//! tier the instance stays locked until both are taken
 //! ([`ashway_abi::trusted::HELD`]), so no later message is in that memory.
 //!
 //! A place that stops again and again is kept once, and counted: in the user tier each
 //! time, in the kernel tier as often as a message was kept.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ashway_abi::Cause;
 
+use crate::before::{Before, MOST_WATCHES};
 use crate::bell::Bell;
 use crate::hex::hex;
 use crate::instance::Instance;
@@ -66,8 +69,12 @@ struct Captured {
     channel: u32,
     may_reply: bool,
     changed: bool,
+    /// Whether memory and message are as they were before.
+    exact: bool,
     /// How often it stopped here.
     times: AtomicU64,
+    /// How often the handler was watched for that.
+    watches: AtomicU32,
     front: Vec<u8>,
     message: Vec<u8>,
     memory: Vec<u8>,
@@ -96,6 +103,8 @@ pub(crate) struct Stop<'s> {
     pub(crate) front: &'s [u8],
     /// The message.
     pub(crate) message: &'s [u8],
+    /// What both were before, if that was copied.
+    pub(crate) before: Option<&'s Before>,
 }
 
 impl Faults {
@@ -122,14 +131,25 @@ impl Faults {
             // What was in its rings; another may have its name by now.
             return;
         }
-        let known = list.faults.iter().find(|known| {
+        let known = list.faults.iter().position(|known| {
             known.version.id == stop.version.id
                 && known.handler == instance.name
                 && (known.at, known.cause, known.tier) == (stop.at, stop.cause, stop.tier)
                 && known.function == stop.function
         });
-        if let Some(known) = known {
+        if let Some(at) = known {
+            let known = &mut list.faults[at];
             known.times.fetch_add(1, Ordering::Relaxed);
+            if known.exact {
+                return;
+            }
+            match stop.before {
+                Some(before) => {
+                    *known = Arc::new(known.as_it_began(instance, &stop, before));
+                    instance.watch.end();
+                }
+                None => known.have_watched(instance),
+            }
             return;
         }
         let mut of_handler = list.faults.iter().filter(|it| it.handler == instance.name);
@@ -150,10 +170,22 @@ impl Faults {
             channel: stop.channel,
             may_reply: instance.may_reply(),
             changed: stop.changed,
+            exact: false,
             times: AtomicU64::new(1),
+            watches: AtomicU32::new(0),
             front: stop.front.to_vec(),
             message: stop.message.to_vec(),
-            memory: instance.memory.snapshot(),
+            memory: Vec::new(),
+        };
+        let captured = match stop.before {
+            Some(before) => captured.as_it_began(instance, &stop, before),
+            None => {
+                captured.have_watched(instance);
+                Captured {
+                    memory: instance.memory.snapshot(),
+                    ..captured
+                }
+            }
         };
         list.faults.push_back(Arc::new(captured));
         list.shrink();
@@ -254,6 +286,37 @@ impl List {
 }
 
 impl Captured {
+    /// The same with another stop at the place, of which it is known what there was before.
+    fn as_it_began(&self, instance: &Instance, stop: &Stop<'_>, before: &Before) -> Self {
+        Self {
+            number: self.number,
+            when: self.when,
+            handler: self.handler.clone(),
+            version: Arc::clone(&self.version),
+            function: self.function.clone(),
+            budget_ns: stop.budget_ns,
+            cause: self.cause,
+            at: self.at,
+            tier: self.tier,
+            channel: stop.channel,
+            may_reply: instance.may_reply(),
+            changed: stop.changed,
+            exact: true,
+            times: AtomicU64::new(self.times.load(Ordering::Relaxed)),
+            watches: AtomicU32::new(0),
+            front: stop.front.to_vec(),
+            message: before.message.clone(),
+            memory: before.memory.clone(),
+        }
+    }
+
+    /// Has the handler's next activations copied, unless that was often in vain.
+    fn have_watched(&self, instance: &Instance) {
+        if self.watches.fetch_add(1, Ordering::Relaxed) < MOST_WATCHES {
+            instance.watch.begin(instance.memory.own_bytes());
+        }
+    }
+
     fn describe(&self) -> Fault {
         let line = self.version.lines.at(self.at);
         Fault {
@@ -269,6 +332,7 @@ impl Captured {
             channel: self.channel,
             message_bytes: self.message.len() as u64,
             changed: self.changed,
+            exact: self.exact,
             times: self.times.load(Ordering::Relaxed),
         }
     }
@@ -277,8 +341,6 @@ impl Captured {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub(crate) mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
-
     use ashway_handler::Engine;
 
     use super::*;
@@ -298,6 +360,7 @@ pub(crate) mod tests {
             changed: false,
             front: b"",
             message,
+            before: None,
         }
     }
 
@@ -314,13 +377,18 @@ pub(crate) mod tests {
 
     /// The same, with what runs it.
     pub(crate) fn new_instance(handler: &str) -> NewInstance {
+        let text = r#"(module (memory (export "memory") 1 1)
+            (func (export "on_rx") (param i32 i32) (result i32) unreachable))"#;
+        new_instance_of(handler, text)
+    }
+
+    /// The same of a handler of one's own.
+    pub(crate) fn new_instance_of(handler: &str, text: &str) -> NewInstance {
         // Another test may make one of the same name at the same time.
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let name = format!("ashway-faults-{}-{number}.wasm", std::process::id());
         let file = std::env::temp_dir().join(name);
-        let text = r#"(module (memory (export "memory") 1 1)
-            (func (export "on_rx") (param i32 i32) (result i32) unreachable))"#;
         std::fs::write(&file, wat::parse_str(text).unwrap()).unwrap();
         let config = HandlerConfig::of_file(handler, file);
         let engine = Engine::new().unwrap();
@@ -406,7 +474,9 @@ pub(crate) mod tests {
                 channel: 0,
                 may_reply: false,
                 changed: false,
+                exact: false,
                 times: AtomicU64::new(1),
+                watches: AtomicU32::new(0),
                 front: Vec::new(),
                 message: Vec::new(),
                 memory: vec![0; bytes],

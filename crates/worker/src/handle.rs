@@ -162,6 +162,7 @@ impl HandlerHandle {
             changed: kept.changed,
             front: &kept.front,
             message: &kept.message,
+            before: None,
         };
         self.faults.capture(&self.shared, stop);
     }

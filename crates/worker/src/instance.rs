@@ -13,6 +13,7 @@ use ashway_config::{Grant, HandlerConfig};
 use ashway_handler::Engine;
 use ashway_kernel::Program;
 
+use crate::before::Watch;
 use crate::bindings::HandlerBindings;
 use crate::bug::{self, Bug};
 use crate::channels::Channels;
@@ -48,6 +49,8 @@ pub struct Instance {
     frames: Box<[AtomicU32]>,
     /// Where faults are recorded without a queue.
     faults: [AtomicU32; 5],
+    /// Which activations are copied before they run.
+    pub(crate) watch: Watch,
     /// Where lines are kept without one.
     log: Box<[AtomicU32]>,
     /// Where `send` leads, if anywhere.
@@ -128,6 +131,7 @@ impl Instance {
             bindings: HandlerBindings::default(),
             frames: (0..plan.most_paths).map(|_| AtomicU32::new(0)).collect(),
             faults: Default::default(),
+            watch: Watch::default(),
             log: log::own(),
             channels,
             timers: Timers::default(),

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod activation;
+mod before;
 pub mod bell;
 pub mod bindings;
 pub mod breaker;

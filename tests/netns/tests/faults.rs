@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ashway_netns::node::{Config, at_rest, control as ask, entry, run, text, until};
 use ashway_netns::traffic::{Over, Place, TIERS, path, request, stream, two_queues};
 use ashway_rig::{Rig, RigOptions, skip_unless_root};
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[test]
 fn what_stopped_a_handler_stops_it_again_at_the_same_line() {
@@ -97,7 +97,7 @@ fn stops_again(place: Place) {
     assert!(text(&output).contains("the same"), "{}", text(&output));
     // The twin: another memory, and another message, have another end.
     let kept = std::fs::read_to_string(&file).unwrap();
-    let mut other: serde_json::Value = serde_json::from_str(&kept).unwrap();
+    let mut other: Value = serde_json::from_str(&kept).unwrap();
     other["message"] = json!("ffffffffffffffff");
     std::fs::write(&file, other.to_string()).unwrap();
     let output = command(["handler", "replay", &file]);
@@ -174,6 +174,83 @@ fn a_fault_in_softirq_is_kept_with_the_memory_of_that_moment() {
     let status = at_rest(&node);
     assert_eq!(entry(&status, "paths", "notes")["balanced"], true);
     node.stop().unwrap();
+}
+
+/// A message of 1 arms it; one of 2 stops it if it is armed, and disarms it before that, and
+/// writes over the message.
+const ONCE: &str = r#"(module
+    (import "ashway" "msg_load8" (func $load (param i32) (result i32)))
+    (import "ashway" "msg_store8" (func $store (param i32 i32)))
+    (memory (export "memory") 1 1)
+    (func (export "on_rx") (param i32 i32) (result i32)
+        (local $armed i32)
+        (if (i32.eq (call $load (i32.const 0)) (i32.const 1)) (then
+            (i32.store (i32.const 64) (i32.const 7))
+            (return (i32.const 0))))
+        (local.set $armed (i32.load (i32.const 64)))
+        (i32.store (i32.const 64) (i32.const 0))
+        (call $store (i32.const 0) (i32.const 9))
+        (if (local.get $armed) (then unreachable))
+        (i32.const 0)))"#;
+
+/// A handler that clears what led to its stop is replayed as it was stopped: from the second time
+/// on memory and message are kept as they were before. In the kernel tier, where
+/// nothing is copied before, its path comes to the user tier by `on_fault = "demote"`.
+#[test]
+fn a_handler_that_clears_its_own_trigger_is_stopped_again() {
+    if skip_unless_root() {
+        return;
+    }
+    for place in TIERS {
+        let rig = Rig::new("once", RigOptions::default()).unwrap();
+        let file = std::env::temp_dir().join(format!("ashway-once-{}.wasm", std::process::id()));
+        std::fs::write(&file, wat::parse_str(ONCE).unwrap()).unwrap();
+        let config = place.config().handler_file("once", &file);
+        let more = "on_fault = \"demote\"\nfaults = \"off\"";
+        let config = path(config, "once", "once", 7777, place, more);
+        let node = rig.node(config).start().unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let client = rig.client_a(7777).unwrap();
+        let list = || ask(&node, &json!({ "request": "faults" })).unwrap();
+        let last = |exact: bool| {
+            let list = list();
+            let mut faults = list.as_array().unwrap().iter().rev();
+            faults.find(|fault| fault["exact"] == exact).cloned()
+        };
+        let fault = until("it is kept as it left its memory", || {
+            client.send(&[1]).unwrap();
+            client.send(&[2]).unwrap();
+            last(false)
+        });
+        assert_eq!(fault["tier"], place.tier, "{fault}");
+        let replay = |fault: &Value, tier: &str| {
+            let number = fault["fault"].to_string();
+            run(&mut node.command(["handler", "replay", &number, "--tier", tier]))
+        };
+        let output = replay(&fault, "user");
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+        let fault = until("it is kept as it began", || {
+            client.send(&[1]).unwrap();
+            client.send(&[2]).unwrap();
+            last(true)
+        });
+        assert_eq!(fault["tier"], "user", "{place}: {fault}");
+        let export = json!({ "request": "fault", "fault": fault["fault"] });
+        let kept = ask(&node, &export).unwrap();
+        assert_eq!(kept["message"], "02", "{place}");
+        assert_eq!(kept["memory"].as_str().unwrap()[2 * 64..][..2], *"07");
+        for tier in ["user", "kernel"] {
+            let output = replay(&fault, tier);
+            let words = text(&output);
+            assert!(output.status.success(), "{place}, {tier}: {words}");
+            assert!(words.contains("the same"), "{place}, {tier}: {words}");
+            assert!(
+                !words.contains("had changed it"),
+                "{place}, {tier}: {words}"
+            );
+        }
+        node.stop().unwrap();
+    }
 }
 
 /// Sets timer 5; only that one stops it.

@@ -133,6 +133,9 @@ pub struct Fault {
     pub message_bytes: u64,
     /// Whether the handler had changed the message.
     pub changed: bool,
+    /// Whether memory and message are as they were before the handler began, and not as it left
+    /// them.
+    pub exact: bool,
     /// How often the same message has stopped it at the same place.
     pub times: u64,
 }
@@ -154,7 +157,7 @@ pub struct Replayable {
     pub front: String,
     /// The message.
     pub message: String,
-    /// The handler's memory before it.
+    /// The handler's memory, behind it or before it (`exact`).
     pub memory: String,
     /// Length of the memory that the handler sees.
     pub guest_bytes: u64,

@@ -20,7 +20,7 @@ use crate::failure::{Exit, Failure};
 
 /// Every key of [`Replayable`](ashway_api::answer::Replayable), and no other: what is
 /// replayed is run.
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "fault",
     "handler",
     "digest",
@@ -33,6 +33,7 @@ const KEYS: [&str; 20] = [
     "channel",
     "message_bytes",
     "changed",
+    "exact",
     "times",
     "budget_ns",
     "wasm",
@@ -108,7 +109,7 @@ impl<'f> Fault<'f> {
             channel: keys.number("channel", u32::MAX.into())? as u32,
             front: keys.bytes("front", MESSAGE_BYTES)?,
             message,
-            changed: keys.truth("changed")?,
+            changed: keys.truth("changed")? && !keys.truth("exact")?,
             guest,
             state,
             may_reply: keys.truth("may_reply")?,
@@ -244,7 +245,7 @@ pub(super) mod tests {
         json!({
             "fault": 3, "handler": "wild", "digest": sha256(&wasm), "function": "on_rx",
             "tier": "user", "cause": "unreachable", "at": 1, "file": null, "line": null,
-            "channel": 0, "message_bytes": 1, "changed": false, "times": 2,
+            "channel": 0, "message_bytes": 1, "changed": false, "exact": false, "times": 2,
             "budget_ns": 50_000, "wasm": lower_hex(&wasm), "may_reply": true, "front": "",
             "message": "00", "memory": lower_hex(&vec![0; 2 * 65_536]), "guest_bytes": 65_536,
         })

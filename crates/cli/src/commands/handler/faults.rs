@@ -24,7 +24,8 @@ use crate::table;
 /// List the messages that stopped handlers of a node
 ///
 /// The node keeps the last 16 places at which a handler was stopped (64 of all handlers), each
-/// with the first message that came there and the memory as the handler left it: in the user tier a new
+/// with the first message that came there and the memory as the handler left it, from the second
+/// time on in the user tier with both as they were before: in the user tier a new
 /// place of a handler every 100 ms, in the kernel tier a message every 100 ms. TIMES counts
 /// what was stopped there; of the kernel tier, what was kept.
 #[derive(Debug, Args)]
