@@ -1,8 +1,10 @@
 //! `cargo xtask bugs`: shows that each seeded bug turns a test red.
 //!
 //! The bugs (`src/bug.rs` of `codegen`, `check` and `demux`) exist only in this build, which has
-//! a target folder of its own.
+//! a target folder of its own. The last of it is a whole node, which a network test gives
+//! a translator with a mistake: that runs as root, with the tests' own build.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
@@ -13,10 +15,33 @@ use crate::root;
 /// The test that goes through them.
 const DRIVER: &str = "each_bug_turns_its_test_red";
 
-/// Prints a line for each bug, and last `N passed, N failed`.
+/// The network test of a node with a bug, in the file of this name.
+const ON_A_NODE: [&str; 2] = ["shadow", "a_mistranslated_handler_does_not_get_its_slot"];
+
+/// Prints a line for each bug, and last `N passed, N failed`; then runs a node with one.
 pub(crate) fn run() -> Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    each()?;
+    let mut build = Command::new(cargo());
+    build.args(["build", "--release", "--package", "ashway-cli"]);
+    build.args(["--bin", "ashway"]).current_dir(root());
+    seeded(&mut build);
+    let [file, test] = ON_A_NODE;
+    let mut run = Command::new(cargo());
+    run.args(["test", "--release", "--workspace", "--test", file, "--"]);
+    run.args(["--ignored", "--exact", test]).current_dir(root());
+    for mut command in [build, run] {
+        let status = command.status().context("cannot start cargo")?;
+        anyhow::ensure!(status.success(), "the node with a seeded bug: {status}");
+    }
+    Ok(())
+}
+
+fn cargo() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+fn each() -> Result<()> {
+    let mut command = Command::new(cargo());
     command
         .args([
             "test",

@@ -43,15 +43,30 @@ pub(super) struct ProgramJob {
     maps: Arc<NodeMaps>,
     function: String,
     allowed: Allowance,
+    /// Whether made-up messages are compared first.
+    rehearses: bool,
+}
+
+impl ProgramJob {
+    fn without_rehearsal(self) -> Self {
+        Self {
+            rehearses: false,
+            ..self
+        }
+    }
 }
 
 impl Job for ProgramJob {
     type Outcome = Result<Promoted, NotPromoted>;
 
     fn run(self) -> Self::Outcome {
-        let version = self.instance.version();
-        self.instance
-            .promote(&self.maps, &version, &self.function, self.allowed)
+        let (instance, function) = (&self.instance, &self.function);
+        let version = instance.version();
+        if self.rehearses {
+            shadow::promote_rehearsed(instance, &self.maps, &version, function, self.allowed)
+        } else {
+            instance.promote(&self.maps, &version, function, self.allowed)
+        }
     }
 }
 
@@ -98,6 +113,7 @@ impl Node {
     /// many of the path, or as many as come in time, must first have the same end there.
     pub(super) fn promote(&mut self, path: PathId, messages: usize, report: Report) {
         let name = self.paths.bound(path).config.name.clone();
+        let is_by_hand = matches!(report, Report::Caller(_));
         let operation = self.operations.next("promote", name, report);
         let promoting = Promoting {
             path: self.asked(path),
@@ -109,6 +125,8 @@ impl Node {
             return operation.end(self.moved_to(moved, false));
         }
         match self.program(&self.paths.bound(path).config, Some(path)) {
+            // Who asks by hand has live messages compared, or none, as asked.
+            Ok(job) if is_by_hand => self.submit(operation, promoting, job.without_rehearsal()),
             Ok(job) => self.submit(operation, promoting, job),
             Err(refused) => self.compiled(operation, promoting, Err(refused)),
         }
@@ -195,6 +213,7 @@ impl Node {
                 Some(id) => self.allowance(id),
                 None => Allowance::of(path),
             },
+            rehearses: true,
         })
     }
 
@@ -236,7 +255,8 @@ impl Node {
         let version = instance.version().id;
         match compiled {
             Ok(promoted) if promoted.version != version => Err(swapped(&instance.name)),
-            Ok(promoted) => {
+            Ok(mut promoted) => {
+                promoted.blueprint = None;
                 self.paths.bound_mut(path).promotion = Promotion::Done(promoted);
                 self.switch(path, Tier::Kernel)
             }

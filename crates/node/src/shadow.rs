@@ -13,6 +13,7 @@ use super::operation::Operation;
 use super::promote::{Promoting, swapped};
 use crate::compile::Job;
 use ashway_config::Tier;
+use ashway_worker::dry_run::Blueprint;
 use ashway_worker::handle::HandlerHandle;
 use ashway_worker::instance::{NotPromoted, Promoted};
 use ashway_worker::shadow::{self, Compared, PATIENCE, Recording};
@@ -69,13 +70,19 @@ pub(super) struct CompareJob {
     function: String,
     budget: Duration,
     recording: Recording,
+    blueprint: Box<Blueprint>,
 }
 
 impl Job for CompareJob {
     type Outcome = Result<Compared, NotPromoted>;
 
     fn run(self) -> Self::Outcome {
-        shadow::compare(&self.function, self.budget, &self.recording)
+        shadow::compare(
+            &self.function,
+            self.budget,
+            &self.recording,
+            &self.blueprint,
+        )
     }
 }
 
@@ -166,7 +173,7 @@ impl Node {
         let Shadow {
             promoting,
             handler,
-            promoted,
+            mut promoted,
             ..
         } = due;
         // After a swap, what was recorded is gone; the version may be back by now.
@@ -177,10 +184,12 @@ impl Node {
         {
             Ok((path, recording)) => {
                 let config = &self.paths.bound(path).config;
+                let blueprint = promoted.blueprint.take();
                 let job = CompareJob {
                     function: config.function.clone(),
                     budget: config.budget,
                     recording,
+                    blueprint: blueprint.expect("it is compared once"),
                 };
                 let comparing = Comparing {
                     promoting,

@@ -35,6 +35,7 @@ use ashway_worker::handle::HandlerHandle;
 use ashway_worker::instance::{Allowance, Instance, InstanceError, NotPromoted, Promoted};
 use ashway_worker::plan::HandlerId;
 use ashway_worker::programs::NodeMaps;
+use ashway_worker::shadow;
 use ashway_worker::swap::{ActivateVersion, StateTransfer, state_transfer};
 use ashway_worker::version::Version;
 
@@ -120,7 +121,9 @@ impl Candidate {
                 in_kernel.filter(|(_, function, _)| version.compiled.function(function).is_some());
             promoted = has
                 .map(|(id, function, allowed)| {
-                    (id, handler.promote(maps, &version, &function, allowed))
+                    let promoted =
+                        shadow::promote_rehearsed(handler, maps, &version, &function, allowed);
+                    (id, promoted)
                 })
                 .collect();
         }

@@ -263,7 +263,10 @@ impl Activation {
             let recorded = recording
                 .as_mut()
                 .filter(|_| !self.is_timer)
-                .and_then(|on| Some((on.before(self.row.0, shared, message.bytes())?, on)));
+                .and_then(|on| {
+                    let (front, here) = message.split();
+                    Some((on.before(self.row.0, shared, front, here)?, on))
+                });
             let before = Before::copy(&shared.watch, &shared.memory, message.bytes());
             let len = message.len();
             let (bytes, start) = message.whole();
@@ -280,7 +283,8 @@ impl Activation {
             });
             shared.log().lose(too_many);
             if let Some((half, on)) = recorded {
-                on.after(half, shared, message.bytes(), &outcome);
+                let place = wasm.place(self.function);
+                on.after(half, shared, message.bytes(), &outcome, place);
             }
             let verdict = outcome.verdict.map_err(|stopped| stopped.cause);
             let decision = decide(verdict, outcome.dirty, self.rules);

@@ -20,6 +20,7 @@ pub mod clock;
 pub mod counters;
 pub mod decide;
 pub mod drop_rule;
+pub mod dry_run;
 pub mod endpoint;
 mod entry_changes;
 pub mod error;

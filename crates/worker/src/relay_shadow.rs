@@ -26,9 +26,10 @@ use ashway_wire::ipv4::PROTOCOL_UDP;
 use ashway_wire::partial;
 
 use crate::bug::{self, Bug};
+use crate::dry_run::first_difference;
 use crate::error::NotPromoted;
 use crate::relays::{self, Out};
-use crate::shadow::{Compared, Difference, MOST_BYTES, first_difference};
+use crate::shadow::{Compared, Difference, MOST_BYTES};
 
 /// Messages of a relay, while they are recorded.
 #[derive(Debug)]

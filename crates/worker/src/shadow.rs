@@ -1,22 +1,28 @@
 //! Record and replay before a promotion: the user tier goes on answering,
-//! some of its messages are recorded with the memory before and after, and the handler
-//! as the kernel tier would run it has to do the same with each, over a memory of its
-//! own. No live message runs twice.
+//! some of its messages are recorded with the memory before and after, and the very program
+//! that is to get the slot has to do the same with each, over [maps of its own](crate::dry_run).
+//! No live message runs twice.
+
+mod made_up;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ashway_abi::memory::STATE_GUEST_PAGES;
+use ashway_abi::memory::{STATE_GUEST_PAGES, WASM_PAGE};
 use ashway_abi::{Cause, Verdict};
+use ashway_codegen::normalise::ir::FileOffset;
 use ashway_codegen::normalise::{Limits, Lines, Module, normalise};
 use ashway_handler::{Outcome, Stopped};
 use ashway_trial::{Activation, Engine, NotRun, Setup, Trial, same_end};
 
 use crate::budget::budget;
+use crate::dry_run::{Blueprint, DryRun, Ended, first_difference};
 use crate::error::NotPromoted;
 use crate::instance::Instance;
 use crate::version::Version;
+
+pub use made_up::promote_rehearsed;
 
 /// Messages that a promotion compares unless told otherwise.
 pub const MESSAGES: usize = 64;
@@ -45,10 +51,21 @@ pub struct Recording {
 pub(crate) struct Moment {
     /// The handler's memory and its state region.
     before: Vec<u8>,
+    /// The headers in front of the message.
+    front: Vec<u8>,
     message: Vec<u8>,
     /// What came of it.
     answer: Activation,
     after: Vec<u8>,
+}
+
+/// What an activation begins with: memory, headers and message.
+type Inputs<'m> = (&'m [u8], &'m [u8], &'m [u8]);
+
+impl Moment {
+    fn inputs(&self) -> Inputs<'_> {
+        (&self.before, &self.front, &self.message)
+    }
 }
 
 impl Recording {
@@ -79,33 +96,44 @@ impl Recording {
     /// Begins to record a message, if this path's are wanted. Copies the handler's
     /// memory: 10 us for 128 KiB.
     #[must_use]
-    pub(crate) fn before(&self, row: u32, instance: &Instance, message: &[u8]) -> Option<Half> {
+    pub(crate) fn before(
+        &self,
+        row: u32,
+        instance: &Instance,
+        front: &[u8],
+        message: &[u8],
+    ) -> Option<Half> {
         let wanted = row == self.row && !self.is_full();
         wanted.then(|| Half {
             before: instance.memory.snapshot(),
+            front: front.to_vec(),
             message: message.to_vec(),
         })
     }
 
-    /// Records what came of it: how it left the message.
+    /// Records what came of it: how it left the message. The function begins `at` this place.
     pub(crate) fn after(
         &mut self,
         half: Half,
         instance: &Instance,
         message: &[u8],
         outcome: &Outcome,
+        at: FileOffset,
     ) {
+        let verdict = outcome.verdict.map(|verdict| verdict as u32);
+        let result = granted(verdict, instance, at);
         // Of one that does not go on, only how it came is compared.
-        let goes_on = outcome.goes_on_changed();
+        let goes_on = outcome.goes_on_changed() && result.is_ok();
         let left = if goes_on { message } else { &half.message };
         let moment = Moment {
             answer: Activation {
-                result: outcome.verdict.map(|verdict| verdict as u32),
+                result,
                 message: left.to_vec(),
                 dirty: outcome.dirty,
                 fuel_left: outcome.fuel_left,
             },
             before: half.before,
+            front: half.front,
             message: half.message,
             after: instance.memory.snapshot(),
         };
@@ -118,7 +146,24 @@ impl Recording {
 #[derive(Debug)]
 pub(crate) struct Half {
     before: Vec<u8>,
+    front: Vec<u8>,
     message: Vec<u8>,
+}
+
+/// What a verdict is: one that was not granted is none, and the function that begins `at` this
+/// place is stopped for it.
+fn granted(
+    verdict: Result<u32, Stopped>,
+    instance: &Instance,
+    at: FileOffset,
+) -> Result<u32, Stopped> {
+    let cause = Cause::BadVerdict;
+    match verdict {
+        Ok(verdict) if verdict == Verdict::Reply as u32 && !instance.may_reply() => {
+            Err(Stopped { cause, at })
+        }
+        verdict => verdict,
+    }
 }
 
 /// What was compared.
@@ -127,16 +172,22 @@ pub struct Compared {
     /// Messages that had the same end in both tiers.
     pub equal: usize,
     /// Messages that cannot be repeated: the application wrote the memory meanwhile, or
-    /// its size; the handler asked for the time; or a test run of the kernel's takes no
-    /// message of that length with the room that the handler wants behind it. Of a relay those
+    /// its size; the handler asked for the time; a test run of the kernel's takes no
+    /// message of that length with the room that the handler wants behind it; its headers have
+    /// options, tags or extensions. Of a relay those
     /// that the kernel tier leaves to the user tier, and what was not sent in time.
     pub unclear: usize,
 }
 
+/// Messages of somebody's.
+const RECORDED: &str = "recorded";
+
 /// A message that the two tiers treat differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Difference {
-    /// Which of those recorded.
+    /// What they are.
+    messages: &'static str,
+    /// Which of them.
     number: usize,
     of: usize,
     message: Vec<u8>,
@@ -150,8 +201,9 @@ impl fmt::Display for Difference {
         const SHOWN: usize = 16;
         write!(
             f,
-            "of {} recorded messages number {} ({} bytes:",
+            "of {} {} messages number {} ({} bytes:",
             self.of,
+            self.messages,
             self.number,
             self.message.len()
         )?;
@@ -169,11 +221,20 @@ impl Difference {
     /// Of a message that no handler has run.
     pub(crate) fn new(number: usize, of: usize, message: &[u8], what: String) -> Self {
         Self {
+            messages: RECORDED,
             number,
             of,
             message: message.to_vec(),
             what,
             at: None,
+        }
+    }
+
+    /// The same of messages that nobody has sent.
+    fn made_up(self) -> Self {
+        Self {
+            messages: "made-up",
+            ..self
         }
     }
 
@@ -191,7 +252,8 @@ impl Difference {
     }
 }
 
-/// Has the kernel run what was recorded of a function; milliseconds.
+/// Has the kernel run what was recorded of a function, by the program of this blueprint;
+/// milliseconds.
 ///
 /// # Errors
 ///
@@ -204,6 +266,7 @@ pub fn compare(
     function: &str,
     time: Duration,
     recording: &Recording,
+    blueprint: &Blueprint,
 ) -> Result<Compared, NotPromoted> {
     let not_run = |error: NotRun| NotPromoted {
         because: format!("the recorded messages cannot be compared: {error}"),
@@ -213,18 +276,24 @@ pub fn compare(
     let version = &recording.version;
     let module = normalise(&version.wasm, &Limits::default())
         .expect("the file was normalised when the version was read");
-    let setup = Setup {
-        budget: budget(time),
-        ..Setup::default()
-    };
-    let mut candidate = Trial::new(&module, Engine::Kernel, &setup).map_err(not_run)?;
-    let mut reference = Trial::new(&module, Engine::User, &setup).map_err(not_run)?;
+    let candidate = DryRun::new(blueprint).map_err(not_run)?;
+    // Compiled once more, which takes longer than all the rest: only where it is needed.
+    let mut reference = None;
     replay(
         &module,
-        function,
         &recording.moments,
-        &mut reference,
-        &mut candidate,
+        |moment| candidate.run(&moment.before, &moment.front, &moment.message),
+        |moment| {
+            let setup = Setup {
+                budget: budget(time),
+                ..Setup::default()
+            };
+            let trial = match &mut reference {
+                Some(trial) => trial,
+                none => none.insert(Trial::new(&module, Engine::User, &setup)?),
+            };
+            repeat(&module, trial, function, moment.inputs())
+        },
     )
     .map_err(not_run)?
     .map_err(|difference| difference.refused(&version.lines))
@@ -233,39 +302,37 @@ pub fn compare(
 /// Has both run each message; `reference` only where `candidate` has another end.
 fn replay(
     module: &Module<'_>,
-    function: &str,
     moments: &[Moment],
-    reference: &mut Trial<'_>,
-    candidate: &mut Trial<'_>,
+    mut candidate: impl FnMut(&Moment) -> Result<Option<Ended>, NotRun>,
+    mut reference: impl FnMut(&Moment) -> Result<Ended, NotRun>,
 ) -> Result<Result<Compared, Difference>, NotRun> {
+    let guest_bytes = module.maximum_pages as usize * WASM_PAGE;
     let mut compared = Compared::default();
     for (moment, number) in moments.iter().zip(1..) {
-        if !is_own_size(module, moment, candidate.guest().len()) {
+        if !is_own_size(module, moment, guest_bytes) {
             compared.unclear += 1;
             continue;
         }
-        let (end, memory) = match repeat(module, candidate, function, moment) {
-            Err(NotRun::MessageTooLong { .. }) => {
-                compared.unclear += 1;
-                continue;
-            }
-            end => end?,
+        let Some(end) = candidate(moment)? else {
+            compared.unclear += 1;
+            continue;
         };
-        let Some(what) = differs(moment, &end, &memory) else {
+        let Some(what) = differs(moment, &end) else {
             compared.equal += 1;
             continue;
         };
-        let (again, memory) = repeat(module, reference, function, moment)?;
-        if differs(moment, &again, &memory).is_some() || ran_out(&end) || ran_out(&moment.answer) {
+        let is_late = ran_out(&end.activation) || ran_out(&moment.answer);
+        if is_late || differs(moment, &reference(moment)?).is_some() {
             compared.unclear += 1;
             continue;
         }
         return Ok(Err(Difference {
+            messages: RECORDED,
             number,
             of: moments.len(),
             message: moment.message.clone(),
             what,
-            at: end.result.err().map(|stopped| stopped.at),
+            at: end.activation.result.err().map(|stopped| stopped.at),
         }));
     }
     Ok(Ok(compared))
@@ -288,35 +355,51 @@ fn ran_out(end: &Activation) -> bool {
         .is_err_and(|stopped| stopped.cause == Cause::Time)
 }
 
-/// Runs a message over the memory that it met; what came of it, and the memory after.
+/// Runs a message over the memory that it met, in the user tier.
 fn repeat(
     module: &Module<'_>,
     trial: &mut Trial<'_>,
     function: &str,
-    moment: &Moment,
-) -> Result<(Activation, Vec<u8>), NotRun> {
-    let (guest, state) = moment.before.split_at(trial.guest().len());
+    (before, front, message): Inputs<'_>,
+) -> Result<Ended, NotRun> {
+    let (guest, state) = before.split_at(trial.guest().len());
     trial.restore(guest, &state[..module.state_bytes]);
-    let end = trial.activate(function, &moment.message, 0)?;
-    Ok((end, [trial.guest(), trial.state()].concat()))
+    Ok(Ended {
+        activation: trial.activate_behind(function, front, message, 0)?,
+        memory: [trial.guest(), trial.state()].concat(),
+        wrong_answer: None,
+    })
 }
 
 /// What is different, if anything is.
-fn differs(moment: &Moment, end: &Activation, memory: &[u8]) -> Option<String> {
+fn differs(moment: &Moment, end: &Ended) -> Option<String> {
+    let Ended {
+        activation,
+        memory,
+        wrong_answer,
+    } = end;
     let answer = &moment.answer;
-    if !same_end([Engine::User, Engine::Kernel], &answer.result, &end.result) {
-        let (was, is) = (named(answer.result), named(end.result));
+    if !same_end(
+        [Engine::User, Engine::Kernel],
+        &answer.result,
+        &activation.result,
+    ) {
+        let (was, is) = (named(answer.result), named(activation.result));
         return Some(format!("{is}, in the user tier {was}"));
     }
-    if answer.message != end.message {
-        let at = first_difference(&answer.message, &end.message);
+    if answer.message != activation.message {
+        let at = first_difference(&answer.message, &activation.message);
         return Some(format!("byte {at} of the answer is another"));
     }
-    if answer.dirty != end.dirty {
+    if answer.dirty != activation.dirty {
         return Some("only in one of them the handler changed the message".to_owned());
     }
-    // The instance may have more room behind it.
-    let after = &moment.after[..memory.len()];
+    if let Some(at) = wrong_answer {
+        return Some(format!("byte {at} of the frame that leaves is another"));
+    }
+    // Either may have more room behind it.
+    let room = moment.after.len().min(memory.len());
+    let (after, memory) = (&moment.after[..room], &memory[..room]);
     (after != memory).then(|| {
         let at = first_difference(after, memory);
         format!("byte {at:#x} of the memory is another")
@@ -331,14 +414,6 @@ fn named(result: Result<u32, Stopped>) -> String {
         },
         Err(stopped) => format!("stopped ({})", stopped.cause.name()),
     }
-}
-
-pub(crate) fn first_difference(one: &[u8], other: &[u8]) -> usize {
-    let same = one
-        .iter()
-        .zip(other)
-        .take_while(|(one, other)| one == other);
-    same.count()
 }
 
 #[cfg(test)]
@@ -374,6 +449,7 @@ mod tests {
                 let answer = trial.activate("on_rx", &message, 0).unwrap();
                 Moment {
                     before,
+                    front: Vec::new(),
                     message,
                     answer,
                     after: all(&trial),
@@ -389,7 +465,13 @@ mod tests {
         let setup = Setup::default();
         let mut reference = Trial::new(&one, Engine::User, &setup).unwrap();
         let mut candidate = Trial::new(&other, Engine::Interpreter, &setup).unwrap();
-        replay(&one, "on_rx", moments, &mut reference, &mut candidate).unwrap()
+        replay(
+            &one,
+            moments,
+            |moment| repeat(&other, &mut candidate, "on_rx", moment.inputs()).map(Some),
+            |moment| repeat(&one, &mut reference, "on_rx", moment.inputs()),
+        )
+        .unwrap()
     }
 
     #[test]
@@ -450,38 +532,13 @@ mod tests {
             trial.restore(&guest, &state);
             let moment = Moment {
                 before: [guest, state].concat(),
+                front: Vec::new(),
                 message: vec![1; 4],
                 answer: trial.activate("on_rx", &[1; 4], 0).unwrap(),
                 after: [trial.guest(), trial.state()].concat(),
             };
             let compared = compare(&[moment], &wasm, &wasm);
             assert_eq!(compared, Ok(Compared { equal, unclear }), "{alleged}");
-        }
-    }
-
-    /// A test run has no room for what the handler may make longer. That is no reason
-    /// to refuse a promotion, and the start function needs none.
-    #[test]
-    fn what_is_too_long_for_a_test_run_is_not_compared() {
-        if ashway_rig::skip_unless_root() {
-            return;
-        }
-        let start = "(func $start (i32.store (i32.const 64) (i32.const 5))) (start $start)";
-        for (grows, len, equal) in [
-            ("\\00\\08\\00\\00", 4, 8),
-            ("\\00\\08\\00\\00", 1_472, 0),
-            ("\\00\\10\\00\\00", 4, 0),
-        ] {
-            let more = format!("{start} (@custom \"ashway.grows\" \"{grows}\"))");
-            let text = SUM.strip_suffix(')').unwrap().to_owned() + &more;
-            let wasm = wat::parse_str(text).unwrap();
-            let module = normalise(&wasm, &Limits::default()).unwrap();
-            let trial = |engine| Trial::new(&module, engine, &Setup::default()).unwrap();
-            let (mut reference, mut candidate) = (trial(Engine::User), trial(Engine::Kernel));
-            let moments = record_messages(&wasm, len);
-            let compared = replay(&module, "on_rx", &moments, &mut reference, &mut candidate);
-            let unclear = 8 - equal;
-            assert_eq!(compared.unwrap(), Ok(Compared { equal, unclear }));
         }
     }
 }

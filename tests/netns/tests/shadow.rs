@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ashway_netns::node::{control as ask, run, shift, text, until};
+use ashway_netns::node::{Config, control as ask, entry, run, shift, text, until};
 use ashway_netns::traffic::{Over, Place, in_order, path, request, settle, stream};
 use ashway_rig::{Node, Rig, RigOptions, UdpClient, skip_unless_root};
 use serde_json::{Value, json};
@@ -118,6 +118,89 @@ fn without_messages_a_promotion_says_that_nothing_was_compared() {
     node.stop().unwrap();
 }
 
+/// Adds a word of the message, rotated, to one of its memory, and answers with that. Echoes what is
+/// shorter.
+const ROTATES: &str = r#"(module
+    (import "ashway" "msg_load32le" (func $load (param i32) (result i32)))
+    (import "ashway" "msg_store32le" (func $store (param i32 i32)))
+    (memory (export "memory") 1 1)
+    (func (export "on_rx") (param $len i32) (param i32) (result i32)
+        (if (i32.lt_u (local.get $len) (i32.const 4)) (then (return (i32.const 1))))
+        (i32.store (i32.const 64) (i32.add (i32.load (i32.const 64))
+            (i32.rotl (call $load (i32.const 0)) (i32.const 7))))
+        (call $store (i32.const 0) (i32.load (i32.const 64)))
+        (i32.const 1)))"#;
+
+/// A translator with a mistake, on a node: rotations fall one short. What the program makes of live
+/// messages is not what the user tier makes of them, and by hand the path is not promoted. At the
+/// start, where there are none, made-up ones show it. In arena and array, under XDP and at TCX.
+///
+/// The node is `cargo xtask bugs`'s, which runs this, too.
+#[test]
+#[ignore = "takes a node with seeded bugs: `cargo xtask bugs` makes it and runs this"]
+fn a_mistranslated_handler_does_not_get_its_slot() {
+    if skip_unless_root() {
+        return;
+    }
+    let wrong = ashway_rig::places::seeded().unwrap();
+    let file = std::env::temp_dir().join(format!("ashway-rotates-{}.wasm", std::process::id()));
+    std::fs::write(&file, wat::parse_str(ROTATES).unwrap()).unwrap();
+    for (mode, memory) in [("native", "arena"), ("native", "array"), ("tcx", "arena")] {
+        for bug in ["RotateShort", "none of these"] {
+            let what = format!("{mode}, {memory}, {bug}");
+            let is_right = bug != "RotateShort";
+            let rig = in_order("shadow-wrong");
+            let config = Config::on_b0(mode).handler_file("rotates", &file);
+            let config = config.text(&format!("memory = {memory:?}"));
+            let of = |name, port, tier: &'static str, config| {
+                path(config, name, "rotates", port, Place { mode, tier }, "")
+            };
+            let config = of("flow", 7777, "user", config);
+            let config = of("start", 7778, "auto", config);
+            let node = rig
+                .node(config)
+                .binary(&wrong)
+                .through(["env", &format!("ASHWAY_BUG={bug}")])
+                .start()
+                .unwrap();
+            let tier = |name: &str| {
+                let status = node.status().unwrap();
+                entry(&status, "paths", name)["tier"] == "kernel"
+            };
+            assert_eq!(tier("start"), is_right, "{what}: {}", node.output());
+            let said = node
+                .output()
+                .contains("of 12 made-up messages number 4 (4 bytes");
+            assert_eq!(said, !is_right, "{what}: {}", node.output());
+            let client = rig.client_a(7777).unwrap();
+            let (promoted, _) = under_traffic(&client, || {
+                until("messages were compared", || {
+                    let request = json!({ "request": "promote", "path": "flow", "shadow": 8 });
+                    match ask(&node, &request) {
+                        Ok(moved) if moved["compared"]["equal"] == 0 => {
+                            shift(&node, "demote", "flow");
+                            None
+                        }
+                        promoted => Some(promoted),
+                    }
+                })
+            });
+            assert_eq!(tier("flow"), is_right, "{what}: {promoted:?}");
+            if let Err(why) = promoted {
+                let says = why["message"].as_str().unwrap();
+                let first = "recorded messages number 1 (8 bytes";
+                assert!(says.contains(first), "{what}: {says}");
+                assert!(
+                    says.contains("byte 0 of the answer is another"),
+                    "{what}: {says}"
+                );
+            }
+            node.stop().unwrap();
+        }
+    }
+    std::fs::remove_file(&file).unwrap();
+}
+
 /// A swap in the middle: what was recorded was another version's.
 #[test]
 fn a_swap_ends_a_recording() {
@@ -157,7 +240,7 @@ fn a_swap_ends_a_recording() {
         assert!(why.is_err(), "promoted, and nothing was compared: {why:?}");
     });
     let status = node.status().unwrap();
-    let path = ashway_netns::node::entry(&status, "paths", "flow");
+    let path = entry(&status, "paths", "flow");
     assert_eq!(path["tier"], "user");
     node.stop().unwrap();
 }
@@ -186,7 +269,7 @@ fn a_demotion_ends_a_promotion_that_is_under_way() {
     });
     let tier = || {
         let status = node.status().unwrap();
-        ashway_netns::node::entry(&status, "paths", "flow")["tier"].clone()
+        entry(&status, "paths", "flow")["tier"].clone()
     };
     assert_eq!(tier(), "user");
     promote(&node, 0);

@@ -17,6 +17,15 @@ pub fn ashway() -> Result<PathBuf> {
     existing(path, "cargo build --release")
 }
 
+/// The same with seeded bugs, of which the variable `ASHWAY_BUG` names the one that a process has.
+///
+/// # Errors
+///
+/// If it has not been built.
+pub fn seeded() -> Result<PathBuf> {
+    existing(target().join("bugs/release/ashway"), "cargo xtask bugs")
+}
+
 /// A handler built from `apps/handlers`, by its name: `handler("counter")`.
 ///
 /// # Errors

@@ -25,6 +25,7 @@
 //! * **A verdict is an allegation:** the epilogue finds packet pointers afresh
 //!   and believes nothing the handler could have written.
 
+pub mod alone;
 mod chain;
 mod endpoint;
 pub(crate) mod enqueue;

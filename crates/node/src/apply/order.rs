@@ -20,6 +20,7 @@ use ashway_worker::instance::{
 use ashway_worker::plan::InstancePlan;
 use ashway_worker::programs::NodeMaps;
 use ashway_worker::queue_plan::IfaceFacts;
+use ashway_worker::shadow;
 use ashway_worker::version::{self, Version};
 
 /// What was read of a file: the configuration, and what its handlers' files are.
@@ -136,7 +137,8 @@ impl Job for Order {
             if version.compiled.function(&path.function).is_none() {
                 continue;
             }
-            let program = instance.promote(maps, &version, &path.function, Allowance::of(&path));
+            let (function, allowed) = (&path.function, Allowance::of(&path));
+            let program = shadow::promote_rehearsed(instance, maps, &version, function, allowed);
             compiled.programs.insert(path.name.clone(), program);
         }
         compiled

@@ -11,6 +11,7 @@ use ashway_kernel::Program;
 
 use super::Instance;
 use crate::budget::budget;
+use crate::dry_run::Blueprint;
 use crate::error::{NotPromoted, not_checked, not_loaded, not_translated};
 use crate::programs::{self, Maps, NodeMaps, program_name};
 use crate::version::Version;
@@ -35,6 +36,12 @@ impl Allowance {
             share: path.share,
             path: None,
         }
+    }
+
+    /// The time that it has for one message.
+    #[must_use]
+    pub(crate) const fn budget(&self) -> Duration {
+        self.budget
     }
 
     /// The same of a path that has this number within the instance: the program is for it
@@ -63,6 +70,8 @@ pub struct Promoted {
     pub load: Duration,
     /// Whether the verifier wanted the second, plainer translation.
     pub second_try: bool,
+    /// What runs it over other maps, until it is compared.
+    pub blueprint: Option<Box<Blueprint>>,
 }
 
 impl Instance {
@@ -172,6 +181,15 @@ impl Instance {
                         translate,
                         load: loading.elapsed(),
                         second_try,
+                        blueprint: Some(Box::new(Blueprint {
+                            image,
+                            layout: spec.layout,
+                            memory: spec.memory,
+                            queue: spec.queue.layout,
+                            cpus: spec.queue.cpus,
+                            frags: node.frags,
+                            path: handler.path,
+                        })),
                     });
                 }
                 Err(error) => rejected = Some(error),
