@@ -273,6 +273,78 @@ fn each_tier_is_asked() {
     }
 }
 
+/// Stores how many turns its loop made, behind the end of a memory that a message makes larger.
+const TURNS: &str = r#"(module
+    (memory (export "memory") 1 1)
+    (func (export "on_rx") (param $len i32) (param $channel i32) (result i32)
+        (local $turns i32)
+        (loop $on
+            (local.set $turns (i32.add (local.get $turns) (i32.const 1)))
+            (br_if $on (i32.lt_u (local.get $turns) (i32.const 1000))))
+        (i32.store (i32.mul (local.get $len) (i32.const 65536)) (local.get $turns))
+        (i32.const 0)))"#;
+
+/// ASH-28: what the checks cost can be asked of any handler, by a run that nothing is attached to;
+/// and by no other command, and not in a configuration.
+#[test]
+fn a_handler_runs_without_checks_where_it_is_only_measured() {
+    let directory = Directory::new("unsafe");
+    let wasm = wasm_file(&directory, "turns.wasm", TURNS);
+    let file = text(&wasm);
+    for tier in ["user", "both", "interpreter"] {
+        let run = ["run", file, "--hex", "", "--tier", tier, "--unsafe"];
+        let (_, error) = said(&handler(&run), 2);
+        assert!(
+            error.contains("`--unsafe` is of the kernel tier alone"),
+            "{error}"
+        );
+    }
+    for command in [
+        &["handler", "check", file][..],
+        &["handler", "show", file, "--bpf"],
+        &["handler", "load", file],
+        &["run", "node.toml"],
+        &["check", "node.toml"],
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_ashway"))
+            .args(command)
+            .arg("--unsafe")
+            .output()
+            .unwrap();
+        let (_, error) = said(&output, 2);
+        assert!(
+            error.contains("unexpected argument '--unsafe'"),
+            "{command:?}: {error}"
+        );
+    }
+    let config = "[iface.lo]\n[handler.turns]\nfile = \"turns.wasm\"\nunsafe = true\n";
+    let config = directory.file("node.toml", config.as_bytes().to_vec());
+    let checked = Command::new(env!("CARGO_BIN_EXE_ashway"))
+        .args(["check", text(&config)])
+        .output()
+        .unwrap();
+    let (out, error) = said(&checked, 2);
+    assert!((out.clone() + &error).contains("`unsafe`"), "{out}{error}");
+    if skip_unless_root() {
+        return;
+    }
+    let run = |message: &str, more: &[&str]| {
+        let run = [
+            "run", file, "--hex", message, "--tier", "kernel", "--fuel", "100", "-j",
+        ];
+        let ran = json(&handler(&[&run[..], more].concat()), 0);
+        ran["packets"][0]["kernel"].clone()
+    };
+    // Fuel for a tenth of its turns; then an address outside.
+    assert_eq!(run("", &[])["stopped"]["cause"], "fuel");
+    assert_eq!(run("", &["--unsafe"])["verdict"], "consume");
+    assert_eq!(run("00", &["--unsafe"])["verdict"], "consume");
+    let enough = ["run", file, "--hex", "00", "--tier", "kernel", "-j"];
+    let outside = json(&handler(&enough), 0);
+    let stopped = &outside["packets"][0]["kernel"]["stopped"];
+    assert_eq!(stopped["cause"], "memory_bounds", "{outside:#}");
+}
+
 #[test]
 fn what_a_handler_becomes_is_shown() {
     let directory = Directory::new("show");
@@ -285,7 +357,20 @@ fn what_a_handler_becomes_is_shown() {
         0,
     );
     assert!(bpf.contains("bound: fuel"), "{bpf}");
-    assert!(bpf.contains("base folded"), "{bpf}");
+    // The loop reaches no memory; the other function does, and by the program that is shown.
+    assert!(
+        bpf.contains("memory: the handler does not reach it"),
+        "{bpf}"
+    );
+    for (memory, base, access) in [
+        ("arena", "base folded, at 1 places", "addr_space_cast"),
+        ("array", "base added, at 1 places", "= *(u64 *)(r10 -32)"),
+    ] {
+        let show = ["show", text(&wasm), "--bpf", "--memory", memory];
+        let (bpf, _) = said(&handler(&show), 0);
+        assert!(bpf.contains(base), "{memory}: {bpf}");
+        assert_eq!(bpf.matches(access).count(), 1, "{memory}: {bpf}");
+    }
     assert!(
         bpf.contains("bpf_get_smp_processor_id") && bpf.contains("map[context]"),
         "{bpf}"

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ashway_abi::Budget;
 use ashway_codegen::normalise::{Module, Profile};
+use ashway_codegen::promote::Checks;
 use ashway_config::Config;
 use ashway_handler::{Param, ParamError, param};
 use ashway_trial::{Activation, Engine, Setup, Trial};
@@ -38,6 +39,7 @@ Examples:
   ashway handler run echo.wasm --pcap in.pcap --out out.pcap --tier both
   ashway handler run kv.wasm --pcap in.pcap --tier user,interpreter -j
   ashway handler run sum.wasm --hex 0102 --tier both --repeat 100000 --trace-fuel
+  ashway handler run sum.wasm --hex 0102 --tier kernel --unsafe --repeat 100000
 
 JSON (-j):
   { \"handler\": \"echo.wasm\", \"entry\": \"on_rx\", \"tiers\": [\"user\", \"kernel\"],
@@ -96,6 +98,10 @@ pub(crate) struct Run {
     /// Show all that the kernel's verifier says, with source lines
     #[arg(long)]
     verifier_log: bool,
+    /// Without bounds checks and fuel, to measure what they cost: kernel tier alone, and in no
+    /// node. What the handler then reads outside its memory is 0, and its loops end after 250 ms
+    #[arg(long)]
+    r#unsafe: bool,
 }
 
 /// A budget that a path could have.
@@ -134,6 +140,7 @@ impl Run {
         self.entry(&module)?;
         let setup = Setup {
             budget: self.budget(),
+            checks: self.checks()?,
             ..Setup::default()
         };
         let mut parts = Vec::new();
@@ -177,6 +184,22 @@ impl Run {
             Some(failure) if face.json => Ok(failure.exit as u8),
             Some(failure) => Err(failure),
         }
+    }
+
+    /// What the translation checks: everything, but for measuring.
+    fn checks(&self) -> Result<Checks, Failure> {
+        if !self.r#unsafe {
+            return Ok(Checks::default());
+        }
+        if tier::engines(&self.tier) != [Engine::Kernel] {
+            let error = "`--unsafe` is of the kernel tier alone";
+            return Err(Failure::new(Exit::Usage, error)
+                .hint("add `--tier kernel`; Wasmtime and the interpreter check every access"));
+        }
+        Ok(Checks {
+            bounds: false,
+            fuel: false,
+        })
     }
 
     fn budget(&self) -> Budget {

@@ -1,5 +1,7 @@
 //! `ashway handler show`: what a handler becomes, line by line.
 
+mod base;
+
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -12,7 +14,7 @@ use ashway_codegen::normalise::{Lines, Module, Profile, encode, static_bound};
 use ashway_codegen::promote::{Shape, Summary};
 use ashway_codegen::stub;
 use ashway_trial::{Engine, NotRun};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::{file, tier};
@@ -21,8 +23,8 @@ use crate::failure::{Exit, Failure};
 
 /// Show what a handler becomes: Wasm, eBPF, or both beside its source
 ///
-/// Nothing is loaded, so no privilege is needed. The eBPF is that of arena mode;
-/// the few instructions around the handler are those of a trial, not of a path.
+/// Nothing is loaded, so no privilege is needed. The
+/// few instructions around the handler are those of a trial, not of a path.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -43,6 +45,25 @@ pub(crate) struct Show {
     /// The exported handler to show
     #[arg(long, value_name = "NAME", default_value = "on_rx")]
     entry: String,
+    /// What its memory is in the eBPF: arena, or array (where CAP_PERFMON is lacking)
+    #[arg(long, value_enum, default_value = "arena")]
+    memory: Memory,
+}
+
+/// What programs work in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Memory {
+    Arena,
+    Array,
+}
+
+impl From<Memory> for MemoryKind {
+    fn from(memory: Memory) -> Self {
+        match memory {
+            Memory::Arena => Self::Arena,
+            Memory::Array => Self::Array,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -71,7 +92,7 @@ impl Show {
         let bytes = file::read(&self.file)?;
         let module = file::module(&self.file, &bytes, Profile::Handler)?;
         let entry = file::export(&module, &self.entry)?;
-        let translated = translate(&module, entry);
+        let translated = translate(&module, entry, self.memory.into());
         let bound = static_bound(&module, entry);
         let (form, rows) = if self.form.wat {
             ("wat", wat(&module)?)
@@ -143,9 +164,30 @@ impl Show {
                 "bound: fuel, taken in each turn of a loop and on calls"
             ),
         };
-        text +=
-            "memory: base folded: the low 32 bits of an arena's address are the Wasm address\n\n";
-        text
+        if let Ok((image, _)) = translated {
+            text += &base(image);
+        }
+        text + "\n"
+    }
+}
+
+/// How the program finds its memory's base, by its instructions.
+fn base(image: &Image) -> String {
+    match base::uses(image) {
+        base::Uses {
+            folded: 0,
+            added: 0,
+        } => "memory: the handler does not reach it\n".to_owned(),
+        base::Uses { folded, added: 0 } => format!(
+            "memory: base folded, at {folded} places: the low 32 bits of an arena's address are \
+             the Wasm address\n"
+        ),
+        base::Uses { folded: 0, added } => {
+            format!("memory: base added, at {added} places: by an instruction before each access\n")
+        }
+        base::Uses { folded, added } => {
+            format!("memory: base folded at {folded} places, added at {added}\n")
+        }
     }
 }
 
@@ -154,8 +196,12 @@ const OFFSETS: &str = "wasm";
 
 /// Translates with lines that are offsets, so that each instruction says from
 /// what operator it comes. A refusal names the author's line.
-fn translate(original: &Module<'_>, entry: u32) -> Result<(Image, Summary), NotRun> {
-    generate(original, entry)?;
+fn translate(
+    original: &Module<'_>,
+    entry: u32,
+    memory: MemoryKind,
+) -> Result<(Image, Summary), NotRun> {
+    generate(original, entry, memory)?;
     let mut module = original.clone();
     let ops = module
         .functions
@@ -164,14 +210,18 @@ fn translate(original: &Module<'_>, entry: u32) -> Result<(Image, Summary), NotR
     let bodies = module.functions.iter().map(|f| f.at);
     let offsets: Vec<FileOffset> = ops.chain(bodies).collect();
     module.lines = Lines::of_offsets(OFFSETS, offsets);
-    generate(&module, entry)
+    generate(&module, entry, memory)
 }
 
-fn generate(module: &Module<'_>, entry: u32) -> Result<(Image, Summary), NotRun> {
+fn generate(
+    module: &Module<'_>,
+    entry: u32,
+    memory: MemoryKind,
+) -> Result<(Image, Summary), NotRun> {
     let shape = Shape {
         module,
         entry,
-        memory: MemoryKind::Arena,
+        memory,
         layout: stub::layout(module),
         budget: ashway_trial::Setup::default().budget,
         locals_in_memory: false,
