@@ -16,6 +16,9 @@ use crate::table;
 /// Busy loops of the second half.
 const HOGS: usize = 8;
 
+/// Those of one more row, of the kernel tier.
+const MANY_HOGS: usize = 16;
+
 /// A run ends after this time: beside busy loops an ordinary server may answer
 /// fifty requests a second.
 const LONGEST: Duration = Duration::from_secs(3);
@@ -67,6 +70,13 @@ fn rows(number: usize) -> Vec<Row> {
     rows.extend(contest::round(&asleep, &[Client::Paced], &[0], number));
     let clients = [Client::Fifo, Client::Other];
     rows.extend(contest::round(&Case::ALL, &clients, &[0, HOGS], number));
+    let many = [MANY_HOGS];
+    rows.extend(contest::round(
+        &[Case::Kernel],
+        &[Client::Fifo],
+        &many,
+        number,
+    ));
     rows
 }
 
@@ -133,6 +143,11 @@ impl Table {
                 "kernel_p999_hogs_over_none",
                 AtMost(2.0),
                 self.over(kernel(HOGS), kernel(0), p999),
+            ),
+            Ratio::of(
+                "kernel_p50_16_hogs_over_none",
+                Recorded,
+                self.over(kernel(MANY_HOGS), kernel(0), p50),
             ),
             Ratio::of(
                 "user_over_socket_busy_p50_spinning",

@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
-use ashway_netns::node::{Config, Lines, application_with, ask, entry, run, text, until};
+use ashway_netns::node::{
+    Config, Lines, application_with, ask, entry, proc_status, run, text, until,
+};
 use ashway_netns::traffic::{PLACES, Place, TIERS, settle};
 use ashway_rig::{Frame, Node, Rig, RigOptions, Signal, Spoil, skip_unless_root};
 
@@ -73,10 +75,42 @@ fn messages_reach_an_application_that_polls_or_sleeps() {
     }
 }
 
-/// Handlers that are bound to a tag each have their own ring (ASH-62).
+/// What tells circuits apart, its `match`, and the frame of a message of one.
+type Circuit = (&'static str, fn(u16) -> String, fn(u16, &[u8]) -> Vec<u8>);
+
+const CIRCUITS: [Circuit; 3] = [
+    (
+        "vlan",
+        |id| format!("vlan {id} and udp"),
+        |id, message| Frame::to_b(7009, message).spoil(Spoil::Vlan(id)).bytes(),
+    ),
+    (
+        "vxlan",
+        |id| format!("vxlan {id} and udp"),
+        |id, message| {
+            // RFC 7348 §5: the flag, reserved bytes, the identifier, a reserved byte.
+            let [high, low] = id.to_be_bytes();
+            let header = [8, 0, 0, 0, 0, high, low, 0];
+            Frame::to_b(4789, &[&header, message].concat()).bytes()
+        },
+    ),
+    (
+        "flow label",
+        |id| format!("ip6[0:4] & 0xfffff = {id} and udp dst port 7009"),
+        |id, message| {
+            // RFC 8200 §3: the lowest 20 bits of the first word, which no checksum covers.
+            let mut frame = Frame::to_b_v6(7009, message).bytes();
+            frame[16..18].copy_from_slice(&id.to_be_bytes());
+            frame
+        },
+    ),
+];
+
+/// Handlers that are bound to a circuit each have their own ring: by VLAN id, VXLAN network
+/// identifier and flow label, whether the reader sleeps or polls (ASH-62).
 #[test]
 fn each_circuit_has_its_ring() {
-    const TAGS: [u16; 2] = [5, 6];
+    const IDS: [u16; 2] = [5, 6];
     if skip_unless_root() {
         return;
     }
@@ -84,38 +118,47 @@ fn each_circuit_has_its_ring() {
     let wire = rig.injector_a().unwrap();
     let file = ashway_rig::handler("inbox").unwrap();
     let file = file.to_string_lossy();
-    for place in TIERS {
-        let config = TAGS.iter().fold(place.config(), |config, tag| {
+    for ((what, filter, frame), place) in CIRCUITS
+        .into_iter()
+        .flat_map(|circuit| TIERS.map(|place| (circuit, place)))
+    {
+        let config = IDS.iter().fold(place.config(), |config, id| {
             config.text(&format!(
-                "[handler.circuit{tag}]\nfile = {file:?}\nendpoint = 64\n\
-                 [path.circuit{tag}]\niface = \"b0\"\nmatch = \"vlan {tag} and udp\"\n\
-                 handler = \"circuit{tag}\"\ntier = {:?}",
+                "[handler.circuit{id}]\nfile = {file:?}\nendpoint = 64\n\
+                 [path.circuit{id}]\niface = \"b0\"\nmatch = {:?}\n\
+                 handler = \"circuit{id}\"\ntier = {:?}",
+                filter(*id),
                 place.tier
             ))
         });
         let node = rig.node(config).start().unwrap();
-        let mut inboxes = TAGS.map(|tag| {
-            let handler = format!("circuit{tag}");
+        let mut inboxes = IDS.map(|id| {
+            let handler = format!("circuit{id}");
             let options = ["--endpoint"];
+            let how = if id == IDS[0] { "sleep" } else { "poll" };
             let mut inbox =
-                application_with(&node, &handler, "inbox_app", &options, &["sleep"]).unwrap();
-            assert_eq!(inbox.hear().unwrap(), "open", "{place}");
+                application_with(&node, &handler, "inbox_app", &options, &[how]).unwrap();
+            assert_eq!(inbox.hear().unwrap(), "open", "{what}, {place}");
             inbox
         });
+        // In a tunnel the handler sees the outer datagram's payload.
+        let around = if what == "vxlan" { 8 } else { 0 };
         for number in 1..=20 {
-            for tag in TAGS {
-                let message = vec![0; usize::from(tag)];
-                let frame = Frame::to_b(7009, &message).spoil(Spoil::Vlan(tag));
-                wire.send(&frame.bytes()).unwrap();
+            for id in IDS {
+                let message = vec![0; usize::from(id)];
+                wire.send(&frame(id, &message)).unwrap();
+                // Of another circuit, which has none.
+                wire.send(&frame(id + 2, &message)).unwrap();
             }
-            for (tag, inbox) in TAGS.into_iter().zip(&mut inboxes) {
+            for (id, inbox) in IDS.into_iter().zip(&mut inboxes) {
                 let said = answer(&inbox.ask("1").unwrap());
-                assert_eq!(said[0], u64::from(tag), "{place}: {number}");
+                assert_eq!(said[0], u64::from(id) + around, "{what}, {place}: {number}");
             }
         }
-        for tag in TAGS {
-            let path = format!("circuit{tag}");
-            settle(&node, &path, 20).assert_fates(&[("delivered", 20)], &place);
+        for id in IDS {
+            let path = format!("circuit{id}");
+            let delivered = [("delivered", 20)];
+            settle(&node, &path, 20).assert_fates(&delivered, &format!("{what}, {place}"));
         }
         node.stop().unwrap();
     }
@@ -145,6 +188,60 @@ fn a_full_ring_is_a_counted_drop() {
         client.send(&[0; 8]).unwrap();
         assert_eq!(answer(&inbox.ask("1").unwrap()), [8, 41, 1], "{place}");
         node.stop().unwrap();
+    }
+}
+
+/// A reader that is not scheduled: the handler goes on, what fits waits for the reader, what does
+/// not is counted, and another path answers all the time, by the worker or without it (ASH-34).
+#[test]
+fn a_stopped_reader_stops_nothing() {
+    const SLOTS: usize = 16;
+    const SENT: u32 = 40;
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("haltbox", RigOptions::default()).unwrap();
+    for place in PLACES {
+        for how in ["poll", "sleep"] {
+            let what = format!("{place}, {how}");
+            let config = config(place, SLOTS, "auto").handler("counter").unwrap();
+            let config = config.path("counter", 7777, place.tier);
+            let node = rig.node(config).start().unwrap();
+            let mut inbox = reader(&node, how);
+            // It reads, and has room for all when it is stopped.
+            inbox.say("1").unwrap();
+            let client = rig.client_a(7009).unwrap();
+            client.send(&[0; 8]).unwrap();
+            assert_eq!(answer(&inbox.hear().unwrap()), [8, 1, 0], "{what}");
+            inbox.process().signal(Signal::STOP).unwrap();
+            until("the reader is stopped", || {
+                let state = proc_status(inbox.process().id(), "State");
+                state.starts_with('T').then_some(())
+            });
+            // What it would do next, if it could.
+            inbox.say(&SLOTS.to_string()).unwrap();
+            let neighbour = rig.client_a(7777).unwrap();
+            for sum in 1..=SENT {
+                client.send(&[0; 8]).unwrap();
+                assert_eq!(ask(&rig, &node, &neighbour, 1), sum, "{what}");
+            }
+            let (slots, sent) = (SLOTS as u64, u64::from(SENT));
+            let fates = [
+                ("delivered", 1 + slots),
+                ("dropped_endpoint_full", sent - slots),
+            ];
+            settle(&node, "inbox", 1 + sent).assert_fates(&fates, &what);
+            settle(&node, "counter", sent).assert_fates(&[("answered", sent)], &what);
+            inbox.process().signal(Signal::CONT).unwrap();
+            // In order, the first that came; and then there is room again.
+            let last = 1 + slots;
+            let said = answer(&inbox.hear().unwrap());
+            assert_eq!(said, [8 * slots, last, 0], "{what}");
+            client.send(&[0; 8]).unwrap();
+            let said = answer(&inbox.ask("1").unwrap());
+            assert_eq!(said, [8, 2 + sent, 1], "{what}");
+            node.stop().unwrap();
+        }
     }
 }
 

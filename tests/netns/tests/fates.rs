@@ -4,11 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
 use ashway_netns::node::{Config, entry, ordinary, stock};
 use ashway_netns::traffic::{PLACES, Place, SOON, heard, path, request, settle};
-use ashway_rig::{A4, Node, Rig, UdpClient, skip_unless_root};
+use ashway_rig::{A4, B4, Node, Rig, UdpClient, skip_unless_root};
 use serde_json::Value;
 
 /// Starts a node and makes sure that every path is in the tier it was meant for:
@@ -36,6 +37,82 @@ fn assert_hears(host: &UdpSocket, client: &UdpClient, messages: &[Vec<u8>], what
         assert_eq!(from, sender, "{what}");
     }
     assert_eq!(heard(host), [], "{what}: the host hears too much");
+}
+
+/// Takes what is for port 7020, by the header in front of the message, and answers with 1 in its
+/// first byte; the rest is the host's.
+const CLASSIFIES: &str = r#"(module
+    (import "ashway" "msg_load16be" (func $load (param i32) (result i32)))
+    (import "ashway" "msg_store8" (func $store (param i32 i32)))
+    (memory (export "memory") 1 1)
+    (func (export "on_rx") (param i32 i32) (result i32)
+        (if (i32.ne (call $load (i32.const -6)) (i32.const 7020)) (then
+            (return (i32.const 3))))
+        (call $store (i32.const 0) (i32.const 1))
+        (i32.const 1)))"#;
+
+/// SBX-12: the classifier in the kernel leads all UDP but one port's to a handler, which tells
+/// flows apart itself, by their headers; its flow is diverted, that of the more specific path goes
+/// by the kernel's word alone, and the host's others reach their sockets untouched: UDP on two ports,
+/// and a TCP connection (as SSH has) that goes on all the time.
+#[test]
+fn a_classifier_in_the_handler_diverts_its_flow_alone() {
+    const EACH: u32 = 40;
+    if skip_unless_root() {
+        return;
+    }
+    let rig = stock("classify");
+    let file = std::env::temp_dir().join(format!("ashway-classify-{}.wasm", std::process::id()));
+    std::fs::write(&file, wat::parse_str(CLASSIFIES).unwrap()).unwrap();
+    let hosts = [7021, 7022].map(|port| ordinary(&rig, port));
+    let listener = rig.in_b(|| TcpListener::bind(("0.0.0.0", 22))).unwrap();
+    let ssh = std::thread::spawn(move || {
+        let (mut peer, _) = listener.accept().unwrap();
+        let mut bytes = [0; 4];
+        while peer.read_exact(&mut bytes).is_ok() {
+            peer.write_all(&bytes).unwrap();
+        }
+    });
+    let mut session = rig.in_a(|| TcpStream::connect((B4, 22))).unwrap();
+    session.set_read_timeout(Some(SOON)).unwrap();
+    for place in PLACES {
+        let config = place.config().handler_file("classifies", &file);
+        let config = config.handler("echo").unwrap().text(&format!(
+            "[path.all]\niface = \"b0\"\nmatch = \"udp\"\nhandler = \"classifies\"\n\
+             tier = {:?}",
+            place.tier
+        ));
+        let config = path(config, "one", "echo", 7023, place, "");
+        let node = start(&rig, config, place);
+        let [own, other, third, one] =
+            [7020, 7021, 7022, 7023].map(|port| rig.client_a(port).unwrap());
+        let message = |i: u32| request(i | 0x8000_0000, i).to_vec();
+        for i in 0..EACH {
+            let mut answer = message(i);
+            answer[0] = 1;
+            assert_eq!(own.ask(&message(i)).unwrap(), answer, "{place}");
+            assert_eq!(one.ask(&message(i)).unwrap(), message(i), "{place}");
+            for client in [&other, &third] {
+                client.send(&message(i)).unwrap();
+            }
+            session.write_all(&i.to_be_bytes()).unwrap();
+            let mut bytes = [0; 4];
+            session.read_exact(&mut bytes).unwrap();
+            assert_eq!(bytes, i.to_be_bytes(), "{place}");
+        }
+        let messages: Vec<_> = (0..EACH).map(message).collect();
+        for (host, client) in hosts.iter().zip([&other, &third]) {
+            assert_hears(host, client, &messages, &place.to_string());
+        }
+        let each = u64::from(EACH);
+        let fates = [("answered", each), ("passed", 2 * each)];
+        settle(&node, "all", 3 * each).assert_fates(&fates, &place);
+        settle(&node, "one", each).assert_fates(&[("answered", each)], &place);
+        node.stop().unwrap();
+    }
+    drop(session);
+    ssh.join().unwrap();
+    std::fs::remove_file(&file).unwrap();
 }
 
 /// ASH-3: what a handler does not want, the host gets as if there were none.

@@ -4,9 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
 use ashway_kernel::iface;
-use ashway_netns::node::{entry, stock};
-use ashway_netns::traffic::{Place, TIERS, client_of_queue, path, settle, two_queues};
-use ashway_rig::{Hogs, Node, Rig, realtime, skip_unless_root};
+use ashway_netns::node::{application, control, entry, freeze, proc_status, stock, until};
+use ashway_netns::traffic::{PLACES, Place, TIERS, client_of_queue, path, settle, two_queues};
+use ashway_rig::{Hogs, Node, Rig, Signal, realtime, skip_unless_root};
+use serde_json::json;
 
 /// A runaway on one path and a counter on another.
 fn node(rig: &Rig, place: Place) -> Node {
@@ -85,6 +86,51 @@ fn a_runaway_is_stopped_and_named_while_others_answer() {
     }
 }
 
+/// ASH-6, ASH-25: what a runaway takes is its budget and the slice in which that ends, by the node's
+/// own account: each message is stopped by the clock, and charged with that. In the user tier that
+/// is CPU time, with what it takes to wake and to take the message out; in
+/// the kernel tier some messages are timed for the others. On a machine that takes its CPU away it may
+/// have one stretch more, which was not its own, so half a budget is allowed for that.
+#[test]
+fn a_stopped_handler_is_charged_with_its_budget_and_no_more() {
+    const TIMES: u64 = 60;
+    const BUDGET_NS: u64 = 2_000_000;
+    if skip_unless_root() {
+        return;
+    }
+    let rig = stock("charged");
+    for place in PLACES {
+        let config = place.config().handler("runaway").unwrap();
+        let more = "on_fault = \"drop\"\nfaults = \"off\"\nbudget = \"2 ms\"";
+        let config = path(config, "runaway", "runaway", 7001, place, more);
+        let node = rig.node(config).start().unwrap();
+        let status = node.status().unwrap();
+        assert_eq!(entry(&status, "paths", "runaway")["tier"], place.tier);
+        let client = rig.client_a(7001).unwrap();
+        for sent in 1..=TIMES {
+            client.send(b"Run").unwrap();
+            // One by one: else some find the ring full.
+            let ledger = settle(&node, "runaway", sent);
+            assert_eq!(
+                ledger.aborts.get("time"),
+                Some(&sent),
+                "{place}: {ledger:?}"
+            );
+        }
+        let shown = control(&node, &json!({ "request": "show", "path": "runaway" })).unwrap();
+        let key = match place.tier {
+            "kernel" => "kernel_time_ns",
+            _ => "time_ns",
+        };
+        let each = shown[key].as_u64().unwrap() / TIMES;
+        println!("{place}: {each} ns a message, of a budget of {BUDGET_NS}");
+        // One whose CPU was taken away has had less.
+        let most = BUDGET_NS * 3 / 2;
+        assert!((BUDGET_NS / 4..most).contains(&each), "{place}: {shown:#}");
+        node.stop().unwrap();
+    }
+}
+
 /// As fast as a sender can, on the other queue: the victim waits longer, but is
 /// answered every time; and the storm itself is accounted for to the packet.
 #[test]
@@ -124,6 +170,52 @@ fn a_storm_of_runaways_costs_others_nothing_but_time() {
         let asked = u64::from(ASKED) + probes;
         settle(&node, "inc", asked).assert_fates(&[("answered", asked)], &place);
         assert_named(&node, stopped, place);
+        node.stop().unwrap();
+    }
+}
+
+/// SBX-1: sixteen processes that want the CPUs for themselves, the owner of the memory stopped
+/// and, for the kernel tier, the node too: each message is answered, in turn, and counted.
+#[test]
+fn busy_processes_and_a_stopped_owner_do_not_stop_a_handler() {
+    const ASKED: u32 = 300;
+    if skip_unless_root() {
+        return;
+    }
+    let rig = stock("hogs-stopped");
+    let _hogs = Hogs::start(16).unwrap();
+    for place in PLACES {
+        let in_kernel = place.tier == "kernel";
+        let config = place.config().handler("counter").unwrap();
+        let config = path(config, "inc", "counter", 7777, place, "");
+        let node = rig.node(config).start().unwrap();
+        let status = node.status().unwrap();
+        assert_eq!(entry(&status, "paths", "inc")["tier"], place.tier);
+        let mut owner = application(&node, "counter", "counter_app").unwrap();
+        assert_eq!(owner.ask("").unwrap(), "0", "{place}");
+        owner.process().signal(Signal::STOP).unwrap();
+        until("the owner is stopped", || {
+            let state = proc_status(owner.process().id(), "State");
+            state.starts_with('T').then_some(())
+        });
+        if in_kernel {
+            freeze(&node);
+        }
+        let client = rig.client_a(7777).unwrap();
+        client.set_timeout(ashway_netns::node::PATIENCE).unwrap();
+        // The user tier's worker is one process among seventeen.
+        let asked = if in_kernel { ASKED } else { ASKED / 20 };
+        for sum in 1..=asked {
+            assert_eq!(client.ask_number(1).unwrap(), sum, "{place}");
+        }
+        node.signal(Signal::CONT).unwrap();
+        let all = u64::from(asked);
+        let ledger = settle(&node, "inc", all);
+        ledger.assert_fates(&[("answered", all)], &place);
+        assert!(ledger.aborts.is_empty(), "{place}: {ledger:?}");
+        // The owner finds what was done while it was not there.
+        owner.process().signal(Signal::CONT).unwrap();
+        assert_eq!(owner.ask("").unwrap(), asked.to_string(), "{place}");
         node.stop().unwrap();
     }
 }

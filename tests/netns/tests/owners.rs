@@ -168,6 +168,7 @@ fn what_an_application_owns_goes_with_it() {
         return;
     }
     for place in PLACES {
+        let mut soonest = Duration::MAX;
         for signal in ["KILL", "SEGV", "TERM"] {
             let rig = Rig::new("owner", RigOptions::default()).unwrap();
             let node = rig.node(place.config()).start().unwrap();
@@ -248,7 +249,7 @@ fn what_an_application_owns_goes_with_it() {
                 (traffic.join().unwrap(), gone)
             });
             app.wait().unwrap();
-            // The promise is a second; a busy machine is given more.
+            soonest = soonest.min(gone);
             println!("{place}, SIG{signal}: gone within {gone:?}, {asked} asked, none lost");
             let status = at_rest(&node);
             let next = entry(&status, "paths", "next");
@@ -259,6 +260,12 @@ fn what_an_application_owns_goes_with_it() {
             assert_eq!(rig.client_a(7777).unwrap().ask(b"again").unwrap(), b"again");
             node.stop().unwrap();
         }
+        // The promise. A busy machine may keep the node from one of three, and not from all.
+        let promised = Duration::from_secs(1);
+        assert!(
+            soonest < promised,
+            "{place}: gone within {soonest:?} at the soonest"
+        );
     }
 }
 

@@ -21,9 +21,10 @@ const ROUND: u32 = 500;
 /// Unanswered messages of a flow. Four of them fit a ring.
 const WINDOW: u32 = 32;
 
-/// Changes of version in a test, and when it ends at the latest.
+/// Changes of version in a test, each beside one of tier: a hundred changes. And how long a
+/// machine that is busy elsewhere may take for them.
 const SWAPS: u32 = 50;
-const LONGEST: Duration = Duration::from_secs(12);
+const LONGEST: Duration = Duration::from_secs(120);
 
 fn file(handler: &str) -> PathBuf {
     ashway_rig::handler(handler).unwrap()
@@ -112,8 +113,7 @@ fn under_traffic(rig: &Rig, flows: usize, mut change: impl FnMut(u32)) -> (u64, 
                 .iter()
                 .any(std::thread::ScopedJoinHandle::is_finished);
             if found || Instant::now() > end {
-                println!("{step} changes");
-                assert!(found || step >= 10, "{step} changes in {LONGEST:?}");
+                assert!(found, "{step} changes in {LONGEST:?}");
                 break;
             }
             change(step);
