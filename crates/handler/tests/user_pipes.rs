@@ -21,7 +21,7 @@ use ashway_codegen::normalise::{Limits, Profile, normalise_as};
 use ashway_codegen::pipe::ebpf::{KernelList, trial};
 use ashway_codegen::pipe::{
     Gauge, List, Options, Pipe, PipeRequest, Portable, Tail, UserPipeError, compile, interpret,
-    user_pipe,
+    parse, plan, user_pipe,
 };
 use ashway_handler::native::{self, Pipes};
 use random::Random;
@@ -382,6 +382,79 @@ fn functions_mean_as_pipes_what_they_mean_in_wasmtime() {
         ran.on_lanes * 5 > ran.functions && ran.in_kernel * 20 > ran.functions,
         "{ran:?}"
     );
+}
+
+/// CRC32C (RFC 3720 §12.1, Castagnoli's polynomial, reflected), bit by bit and without a table,
+/// as somebody writes it who has the definition and nothing else.
+const CRC32C: &str = r#"(module
+    (func (export "f") (param $byte i32) (param $crc i32) (result i32 i32)
+        (local.set $crc (i32.xor (local.get $crc) (local.get $byte)))
+        STEPS
+        (local.get $byte) (local.get $crc)))"#;
+const CRC32C_STEP: &str = "(local.set $crc (i32.xor
+    (i32.shr_u (local.get $crc) (i32.const 1))
+    (i32.mul (i32.const 0x82f63b78) (i32.and (local.get $crc) (i32.const 1)))))";
+
+/// A primitive that a user brings: it is what the RFC says, what the built-in pipe of that name
+/// is, and it is fused with others, in every form and at every length (ASH-49).
+#[test]
+fn crc32c_by_a_user_is_that_of_the_rfc_and_fuses() {
+    let wasm = wat::parse_str(CRC32C.replace("STEPS", &CRC32C_STEP.repeat(8))).unwrap();
+    let module = normalise_as(&wasm, &Limits::default(), Profile::Library).unwrap();
+    let wanted = PipeRequest {
+        gauge: Some(Gauge::Bits8),
+        ..PipeRequest::default()
+    };
+    let pipe = user_pipe(&module, "f", wanted).unwrap();
+    // RFC 3720 §B.4, and the check value of the algorithm's catalogue.
+    for (data, crc) in [
+        (&b"123456789"[..], 0xe306_9283_u32),
+        (&[0; 32], 0x8a91_36aa),
+        (&[0xff; 32], 0x62a8_ab43),
+    ] {
+        let mut list = List::new();
+        list.push(pipe.clone()).unwrap();
+        let (mut registers, mut copy) = (vec![u64::from(u32::MAX)], data.to_vec());
+        interpret(&list, &mut registers, &mut copy);
+        assert_eq!((!registers[0] as u32, &copy[..]), (crc, data));
+    }
+    // Between others, one of which changes what it sees.
+    let [mut own, mut builtin] = [(); 2].map(|()| parse("cksum16 | bswap32").unwrap());
+    own.push(pipe).unwrap();
+    builtin
+        .push(parse("crc32c").unwrap().pipes()[0].pipe.clone())
+        .unwrap();
+    for list in [&mut own, &mut builtin] {
+        let xor = parse("xor(0xdeadbeef)").unwrap();
+        list.push(xor.pipes()[0].pipe.clone()).unwrap();
+    }
+    let first = |list: &List| {
+        let mut registers = list.initial();
+        // Behind the checksum; the other one begins so.
+        registers[1] = u32::MAX.into();
+        registers
+    };
+    let mut random = Random(49);
+    let data = random.bytes(1_500);
+    let mut portable = Portable::new(&own);
+    for len in 0..=data.len() {
+        let mut meant = (first(&builtin), data[..len].to_vec());
+        interpret(&builtin, &mut meant.0, &mut meant.1);
+        let mut given = (first(&own), data[..len].to_vec());
+        portable.run_in_place(&mut given.0, &mut given.1);
+        assert_eq!(given, meant, "portable, {len} bytes");
+    }
+    for cpu in cpus::cpus() {
+        assert_eq!(plan(&own, cpu, 1_472).loops.len(), 1, "{cpu:?}: one loop");
+        let pipes = Pipes::map(compile(&own, cpu, Options::default()).unwrap()).unwrap();
+        for len in 0..=data.len() {
+            let mut meant = (first(&builtin), data[..len].to_vec());
+            interpret(&builtin, &mut meant.0, &mut meant.1);
+            let mut given = (first(&own), vec![0; len]);
+            pipes.run(&mut given.0, &data[..len], &mut given.1, len);
+            assert_eq!(given, meant, "{cpu:?}, {len} bytes");
+        }
+    }
 }
 
 /// Says which function it was if the test does not come to its end.

@@ -87,6 +87,51 @@ fn a_loop_of_readings_ends_at_the_same_one() {
     assert!((900..1_100).contains(&turns), "{turns}");
 }
 
+/// Copies its message to one place after the other, until its time is over.
+const COPIES: &str = r#"(module
+    (import "ashway" "msg_read" (func $read (param i32 i32 i32)))
+    (memory (export "memory") 16 16)
+    (func (export "on_rx") (param $len i32) (param $channel i32) (result i32)
+        (local $at i32)
+        (loop $next
+            (call $read (i32.const 0) (local.get $at) (local.get $len))
+            (br_if $next
+                (i32.lt_u (local.tee $at (i32.add (local.get $at) (local.get $len)))
+                    (i32.const 1040000))))
+        (i32.const 0)))"#;
+
+/// ASH-26: a handler whose time is over while a host call is under way is stopped behind it: each
+/// copy is whole, or has not begun; by the clock of the machine, in either tier, and the next
+/// message is like the first.
+#[test]
+fn a_host_call_is_not_stopped_in_its_middle() {
+    const BYTES: usize = 3_000;
+    let wasm = wasm(COPIES);
+    let module = normalise(&wasm, &Limits::default()).unwrap();
+    let message = [7; BYTES];
+    for (name, engine, mut setup) in engines() {
+        let mut stopped = 0;
+        for number in 0..10 {
+            setup.budget.ns = 1_000 + 500 * number;
+            let mut trial = Trial::new(&module, engine, &setup).unwrap();
+            for _ in 0..20 {
+                trial.write_guest(0, &vec![0; 16 * 65_536]);
+                let end = trial.activate("on_rx", &message, 0).unwrap();
+                let copied = trial.guest();
+                let copied = copied.iter().take_while(|byte| **byte == 7).count();
+                assert_eq!(copied % BYTES, 0, "{name}: the last copy is half done");
+                if let Err(why) = end.result {
+                    assert_eq!(why.cause, ashway_abi::Cause::Time, "{name}");
+                    assert!(copied > 0, "{name}: it has run");
+                    stopped += 1;
+                }
+            }
+        }
+        println!("{name}: stopped {stopped} of 200 times");
+        assert!(stopped > 100, "{name}: {stopped}");
+    }
+}
+
 /// Reads all that is in front, by constants and by numbers from memory.
 const FRONT: &str = r#"(module
     (import "ashway" "msg_read" (func $read (param i32 i32 i32)))

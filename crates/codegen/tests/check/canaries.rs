@@ -1,10 +1,10 @@
-//! Ten thousand handlers that load and store anywhere, in the kernel: no byte
-//! outside their memory changes.
+//! Ten thousand handlers that load and store anywhere, one by one, in bulk, atomically, and out of
+//! and into their message, in the kernel: no byte outside their memory changes.
 //!
 //! Everything around the guest memory is filled with a pattern: the state
 //! region and what is mapped behind it, another arena and another array beside
 //! it, and a context behind that of the last CPU. The handlers of a module are
-//! behind one table, so that 50 of them are loaded at a time.
+//! behind one table, so that 20 of them are loaded at a time.
 
 use super::programs::{Subject, stub_of};
 use ashway_abi::MemoryKind;
@@ -18,8 +18,8 @@ use ashway_memory::{AllegedOffset, Memory};
 use ashway_rig::skip_unless_root;
 use std::fmt::Write;
 
-const MODULES: usize = 200;
-const HANDLERS: usize = 50;
+const MODULES: usize = 500;
+const HANDLERS: usize = 20;
 /// Messages for each handler.
 const MESSAGES: usize = 3;
 /// Accesses of a handler, at most.
@@ -89,30 +89,71 @@ const OPERATORS: [(&str, &str, u32); 18] = [
     ("i32.store8", "i32", 1),
 ];
 
+/// `(operator, what it stores, bytes)`; each leaves an old value to drop, but for the store.
+const ATOMICS: [(&str, &str, u32); 8] = [
+    ("i32.atomic.load", "", 4),
+    ("i32.atomic.store", "i32", 4),
+    ("i32.atomic.rmw.add", "i32", 4),
+    ("i64.atomic.rmw.xchg", "i64", 8),
+    ("i32.atomic.rmw8.or_u", "i32", 1),
+    ("i64.atomic.rmw16.xor_u", "i64", 2),
+    ("i64.atomic.rmw32.and_u", "i64", 4),
+    ("i32.atomic.rmw.sub", "i32", 4),
+];
+
+/// What moves bytes from or to an address, which is on the stack; `LEN` is how many.
+const BULK: [&str; 5] = [
+    "i32.const 0x5a i32.const LEN memory.fill",
+    // To it, and from it.
+    "i32.const 128 i32.const LEN memory.copy",
+    "local.set $at i32.const 128 local.get $at i32.const LEN memory.copy",
+    "local.set $at i32.const 0 local.get $at i32.const LEN call $read",
+    "local.set $at i32.const 0 local.get $at i32.const LEN call $write",
+];
+
+/// How many bytes they move. A message has 16.
+const LENGTHS: [u32; 8] = [0, 1, 7, 16, 64, 65, 257, 4_096];
+
+/// An operation on the address that is on the stack: its text, offset and width.
+fn operation(random: &mut Random) -> (String, u32, u32) {
+    let offset = match random.next() % 2 {
+        0 => random.next() as u32 % 4_096,
+        _ => random.edge(),
+    };
+    let (operator, stored, bytes) = match random.next() % 4 {
+        0 => {
+            let text = random.pick(&BULK);
+            let most = if text.contains("call") { 16 } else { u32::MAX };
+            let bytes = random.pick(&LENGTHS).min(most);
+            return (text.replace("LEN", &bytes.to_string()), 0, bytes);
+        }
+        1 => random.pick(&ATOMICS),
+        _ => random.pick(&OPERATORS),
+    };
+    let gives = stored.is_empty() || operator.contains(".rmw");
+    let drop = if gives { "drop" } else { "" };
+    let value = match stored {
+        "" => String::new(),
+        ty => format!("{ty}.const {}", random.next() as i32),
+    };
+    (
+        format!("{value} {operator} offset={offset} {drop}"),
+        offset,
+        bytes,
+    )
+}
+
 /// A module of handlers, and of each access its offset and width.
 fn module(random: &mut Random) -> (Vec<u8>, Vec<Vec<(u32, u32)>>) {
     let mut text = String::new();
     let mut all = Vec::new();
     for number in 0..HANDLERS {
-        write!(text, "(func $h{number}").unwrap();
+        write!(text, "(func $h{number} (local $at i32)").unwrap();
         let mut accesses = Vec::new();
         for place in 0..=random.next() as usize % ACCESSES {
-            let (operator, stored, bytes) = random.pick(&OPERATORS);
-            let offset = match random.next() % 2 {
-                0 => random.next() as u32 % 4_096,
-                _ => random.edge(),
-            };
+            let (operation, offset, bytes) = operation(random);
             let at = 4 + 4 * place;
-            write!(text, " (call $load32 (i32.const {at})) ").unwrap();
-            match stored {
-                "" => write!(text, "{operator} offset={offset} drop").unwrap(),
-                ty => write!(
-                    text,
-                    "{ty}.const {} {operator} offset={offset}",
-                    random.next() as i32
-                )
-                .unwrap(),
-            }
+            write!(text, " (call $load32 (i32.const {at})) {operation}").unwrap();
             accesses.push((offset, bytes));
         }
         text += ")\n";
@@ -123,6 +164,8 @@ fn module(random: &mut Random) -> (Vec<u8>, Vec<Vec<(u32, u32)>>) {
     let text = format!(
         r#"(module
         (import "ashway" "msg_load32le" (func $load32 (param i32) (result i32)))
+        (import "ashway" "msg_read" (func $read (param i32 i32 i32)))
+        (import "ashway" "msg_write" (func $write (param i32 i32 i32)))
         (memory (export "memory") 1 1)
         (type $handler (func))
         (table {HANDLERS} {HANDLERS} funcref)
@@ -289,6 +332,7 @@ fn ten_thousand_handlers_change_nothing_outside_their_memory() {
                     };
                     message.extend(address.to_le_bytes());
                 }
+                message.resize(16, 0);
                 if cage.run(&message) {
                     ended += 1;
                 } else {

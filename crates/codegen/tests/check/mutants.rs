@@ -3,16 +3,23 @@
 //! One field of one instruction of an accepted program changes. Most mutants
 //! are refused. Those that are not run in the interpreter, which faults on
 //! every access outside its region, on registers that nobody wrote and on
-//! helpers' wrong arguments: none may fault, and none may run on.
+//! helpers' wrong arguments: none may fault, and none may run on. Of programs as a node
+//! loads them none may keep the instance's lock, either.
 
-use super::programs::{Subject, stub_programs};
-use ashway_abi::MemoryKind;
+use super::programs::{KINDS, Subject, handlers, instance_program, stub_programs};
+use ashway_abi::{MemoryKind, trusted};
+use ashway_check::Around;
 use ashway_check::bpf::Insn;
 use ashway_check::bpf::interp::{Machine, Reason};
+use ashway_codegen::instance::alone;
 use ashway_codegen::stub;
+use ashway_rig::Frame;
 use std::collections::BTreeMap;
 
 const MUTANTS: usize = 10_000;
+
+/// The same of programs as a node loads them, which are several times as long.
+const INSTANCE_MUTANTS: usize = 4_000;
 
 /// Instructions that no mutant may reach: each unit of fuel and each tick pays
 /// for one way through a program of at most some hundred.
@@ -56,7 +63,7 @@ fn mutate(insn: Insn, random: &mut Random) -> Insn {
 }
 
 fn machine(made: &Subject) -> Machine {
-    let mut machine = Machine::new(1, ashway_abi::trusted::bytes(1), made.memory.len());
+    let mut machine = Machine::new(1, trusted::bytes(1), made.memory.len());
     machine.array_mode = made.shape.memory == MemoryKind::Array;
     machine.insn_limit = LIMIT;
     machine.memory_mut().copy_from_slice(&made.memory);
@@ -69,15 +76,72 @@ fn harm(made: &Subject, message: &[u8]) -> Option<String> {
         .run(&made.image, &stub::frame(message))
         .err()?;
     match fault.reason {
-        // The guard takes it, or a page that reads as 0.
-        Reason::Outside { address, .. }
-            if made.shape.memory == MemoryKind::Arena
-                && (0x6ff_ffff_0000..0x701_0001_0000).contains(&address) =>
-        {
-            None
-        }
+        Reason::Outside { address, .. } if in_guard(made, address) => None,
         _ => Some(fault.to_string()),
     }
+}
+
+/// Whether the guard around an arena takes an access there, or a page that reads as 0.
+fn in_guard(made: &Subject, address: u64) -> bool {
+    made.shape.memory == MemoryKind::Arena && (0x6ff_ffff_0000..0x701_0001_0000).contains(&address)
+}
+
+/// What went wrong on a message that comes to a slot, as the entry program hands it over.
+fn harm_in_slot(made: &Subject, message: &[u8]) -> Option<String> {
+    let Around::Instance(queue) = made.shape.around else {
+        panic!("it is a program for a slot");
+    };
+    let mut machine = Machine::new(1, queue.bytes(), made.memory.len());
+    machine.array_mode = made.shape.memory == MemoryKind::Array;
+    machine.insn_limit = LIMIT;
+    // Loops of trusted code have no fuel: a mutant of one is the kernel's to end, which does it by
+    // time (250 ms). Those of the handler take some.
+    machine.may_goto_limit = 100_000;
+    machine.memory_mut().copy_from_slice(&made.memory);
+    let mut word = |at: usize, value: u32| {
+        machine.trusted_mut()[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    };
+    for (at, block) in queue.first_blocks() {
+        word(at, block);
+    }
+    // What stops the handler is kept.
+    word(trusted::FAULT_WANTED, 1);
+    let start = alone::Start::plain(42, message.len(), queue.paths - 1).unwrap();
+    for (at, value) in start.words() {
+        let at = at as usize;
+        machine.context_mut()[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    }
+    let frame = Frame::to_b(7777, message).bytes();
+    match machine.run(&made.image, &frame) {
+        Err(fault) => match fault.reason {
+            Reason::Outside { address, .. } if in_guard(made, address) => None,
+            _ => Some(fault.to_string()),
+        },
+        Ok(_) => match machine.trusted_u32(trusted::LOCK) {
+            0 | trusted::HELD => None,
+            lock => Some(format!("the lock is {lock}")),
+        },
+    }
+}
+
+#[test]
+fn what_is_accepted_for_a_slot_does_no_harm() {
+    let handlers = handlers();
+    let mut programs = Vec::new();
+    for name in ["stores", "bulk", "answer", "counting", "globals", "trap"] {
+        let (_, wasm) = handlers.iter().find(|known| known.0 == name).unwrap();
+        for kind in KINDS {
+            // With an endpoint, with a share, and the least.
+            for setting in [(4, 3, true), (1, 1, true)] {
+                programs.push(instance_program(name, wasm, kind, setting).unwrap());
+            }
+        }
+    }
+    for made in &programs {
+        let unharmed = harm_in_slot(made, b"nine byte");
+        assert_eq!(unharmed, None, "{}", made.name);
+    }
+    campaign(&programs, INSTANCE_MUTANTS, harm_in_slot);
 }
 
 #[test]
@@ -87,8 +151,17 @@ fn what_is_accepted_does_no_harm() {
         .into_iter()
         .filter(|made| made.image.insns.len() < 900)
         .collect();
+    campaign(&programs, MUTANTS, harm);
+}
+
+/// Mutants of these programs, of which some are accepted, and `harm` finds none.
+fn campaign(
+    programs: &[Subject],
+    mutants: usize,
+    harm: impl Fn(&Subject, &[u8]) -> Option<String>,
+) {
     let seed = std::env::var("SEED").map_or(0x5eed, |seed| seed.parse().unwrap());
-    let mutants = std::env::var("MUTANTS").map_or(MUTANTS, |count| count.parse().unwrap());
+    let mutants = std::env::var("MUTANTS").map_or(mutants, |count| count.parse().unwrap());
     let mut random = Random(seed);
     let mut refused: BTreeMap<String, usize> = BTreeMap::new();
     let (mut accepted, mut bad) = (0, 0);

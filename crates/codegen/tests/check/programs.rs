@@ -151,6 +151,8 @@ fn instance_program_by(
         locals_in_memory: false,
     };
     let (image, _) = generate(&spec, &handler)?;
+    let mut first = stub::first_memory(&module);
+    first.resize(layout.total_bytes(), 0);
     Ok(Subject {
         name: format!("{name}, {memory:?}, {rings} rings, {paths} paths, reply: {may_reply}"),
         image,
@@ -162,7 +164,7 @@ fn instance_program_by(
             budget: BUDGET,
             resizes: module.resizes(),
         },
-        memory: Vec::new(),
+        memory: first,
     })
 }
 

@@ -4,10 +4,12 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
+mod code;
 mod cpus;
 mod evil;
 mod kernel;
 mod known;
+mod lengths;
 #[allow(dead_code, reason = "the handler's, whole")]
 #[allow(unreachable_pub, reason = "the handler's, where it is public")]
 #[path = "../../../handler/src/native.rs"]
