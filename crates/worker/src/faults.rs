@@ -177,14 +177,13 @@ impl Faults {
             message: stop.message.to_vec(),
             memory: Vec::new(),
         };
-        let captured = match stop.before {
-            Some(before) => captured.as_it_began(instance, &stop, before),
-            None => {
-                captured.have_watched(instance);
-                Captured {
-                    memory: instance.memory.snapshot(),
-                    ..captured
-                }
+        let captured = if let Some(before) = stop.before {
+            captured.as_it_began(instance, &stop, before)
+        } else {
+            captured.have_watched(instance);
+            Captured {
+                memory: instance.memory.snapshot(),
+                ..captured
             }
         };
         list.faults.push_back(Arc::new(captured));

@@ -24,7 +24,7 @@ const WINDOW: u32 = 32;
 /// Changes of version in a test, each beside one of tier: a hundred changes. And how long a
 /// machine that is busy elsewhere may take for them.
 const SWAPS: u32 = 50;
-const LONGEST: Duration = Duration::from_secs(120);
+const LONGEST: Duration = Duration::from_mins(2);
 
 fn file(handler: &str) -> PathBuf {
     ashway_rig::handler(handler).unwrap()

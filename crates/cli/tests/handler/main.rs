@@ -318,7 +318,7 @@ fn a_handler_runs_without_checks_where_it_is_only_measured() {
         );
     }
     let config = "[iface.lo]\n[handler.turns]\nfile = \"turns.wasm\"\nunsafe = true\n";
-    let config = directory.file("node.toml", config.as_bytes().to_vec());
+    let config = directory.file("node.toml", config);
     let checked = Command::new(env!("CARGO_BIN_EXE_ashway"))
         .args(["check", text(&config)])
         .output()

@@ -45,7 +45,7 @@ pub(crate) struct Show {
     /// The exported handler to show
     #[arg(long, value_name = "NAME", default_value = "on_rx")]
     entry: String,
-    /// What its memory is in the eBPF: arena, or array (where CAP_PERFMON is lacking)
+    /// What its memory is in the eBPF: arena, or array (where `CAP_PERFMON` is lacking)
     #[arg(long, value_enum, default_value = "arena")]
     memory: Memory,
 }
