@@ -49,7 +49,7 @@ pub(super) fn run(rounds: usize, quick: bool) -> Result<Part> {
     let mut table = program::table(PATHS)?;
     // The program returns the path's number, which XDP takes for its verdict.
     let leaf = |_| Leaf {
-        path: TX,
+        tag: TX,
         ..Leaf::default()
     };
     let shapes = compiled::compile(&table, FEW, leaf);
@@ -200,7 +200,7 @@ fn change(
             let change = inserted.map_err(|conflict| anyhow!("{conflict}"))?;
             for (_, key) in change.added {
                 let leaf = Leaf {
-                    path,
+                    tag: path,
                     ..Leaf::default()
                 };
                 map.update(&key, &leaf.to_bytes())?;

@@ -59,7 +59,7 @@ impl Programs {
         };
         let table = table(paths)?;
         let leaf = |path| Leaf {
-            path,
+            tag: path,
             ..Leaf::default()
         };
         let shapes = compiled::compile_open(&table, FEW, leaf);
@@ -187,7 +187,7 @@ pub(super) fn filled(key_bytes: u32, room: u32, entries: Vec<(Vec<u8>, u32)>) ->
     for (key, path) in entries {
         keys.extend(key);
         let leaf = Leaf {
-            path,
+            tag: path,
             ..Leaf::default()
         };
         values.extend(leaf.to_bytes());

@@ -20,7 +20,7 @@ pub const LOCAL_PATH: i16 = 4;
 /// `u16`: the ring of receive queue 0 of this interface within the instance.
 pub const RING_BASE: i16 = 8;
 /// `u16`: how many rings of the instance are this interface's. A queue beyond them shares
-/// one of them.
+/// one of them; where it is 0, all queues of the interface share those of all interfaces.
 pub const RING_COUNT: i16 = 10;
 /// `u32`: where the UDP payload starts in the frame.
 pub const PAYLOAD_OFF: i16 = 12;
@@ -54,8 +54,8 @@ pub const GRACE: i16 = 128;
 pub const BULK: i16 = 136;
 /// `u32`: the place of the path's program in the interface's program array.
 pub const SLOT: i16 = 144;
-/// `u32`: the path's number within its node.
-pub const PATH: i16 = 148;
+/// `u32`: the [tag](crate::Leaf::tag) of the path at this interface.
+pub const TAG: i16 = 148;
 /// `u64`: when the clock was last looked at for a slice, in ns.
 pub const LOOKED: i16 = 216;
 /// `u64`: the fuel that was given then.

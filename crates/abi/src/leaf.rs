@@ -14,15 +14,17 @@ pub struct Leaf {
     pub local: u32,
     /// The instance's ring for this interface's receive queue 0.
     pub ring_base: u16,
-    /// How many rings the instance has for this interface.
+    /// How many rings the instance has for this interface; 0 if it has none, and its queues
+    /// share those of all interfaces.
     pub ring_count: u16,
     /// Bits of [`context::flag`](crate::context::flag) that hold for every
     /// message of the path.
     pub flags: u32,
     /// The place of the path's program in the interface's program array.
     pub slot: u32,
-    /// The path's number within its node.
-    pub path: u32,
+    /// What the user tier is told with each message ([`SLOT_TAG`](crate::trusted::SLOT_TAG)):
+    /// the number of the interface.
+    pub tag: u32,
 }
 
 /// Offset of the row and of the position that follows it.
@@ -33,7 +35,7 @@ pub const RING_BASE: i16 = 8;
 pub const FLAGS: i16 = 12;
 /// Most paths of an interface that end in a handler: places for them in its program array.
 pub const MAX_SLOTS: usize = 1024;
-/// Offset of the slot and of the path's number that follows it.
+/// Offset of the slot and of the tag that follows it.
 pub const SLOT: i16 = 16;
 /// Offset of the `u64` number of hits. CPUs add to it without atomics, so it may
 /// fall short where several serve one path; the path's row is exact.
@@ -59,7 +61,7 @@ impl Leaf {
             self.rings(),
             self.flags,
             self.slot,
-            self.path,
+            self.tag,
         ];
         for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
             place.copy_from_slice(&word.to_ne_bytes());
@@ -83,7 +85,7 @@ impl Leaf {
             ring_count: half(10),
             flags: word(12),
             slot: word(16),
-            path: word(20),
+            tag: word(20),
         };
         let mut hits = [0; 8];
         hits.copy_from_slice(&bytes[HITS as usize..]);
@@ -104,7 +106,7 @@ mod tests {
         assert_eq!(offset_of!(Leaf, ring_count), RING_BASE as usize + 2);
         assert_eq!(offset_of!(Leaf, flags), FLAGS as usize);
         assert_eq!(offset_of!(Leaf, slot), SLOT as usize);
-        assert_eq!(offset_of!(Leaf, path), SLOT as usize + 4);
+        assert_eq!(offset_of!(Leaf, tag), SLOT as usize + 4);
         assert_eq!(size_of::<Leaf>(), HITS as usize);
         let leaf = Leaf {
             row: 1,
@@ -113,7 +115,7 @@ mod tests {
             ring_count: 7,
             flags: 4,
             slot: 5,
-            path: 6,
+            tag: 6,
         };
         assert_eq!(Leaf::from_bytes(&leaf.to_bytes()), (leaf, 0));
     }

@@ -111,7 +111,8 @@ pub const RINGS: usize = 4096;
 /// Distance of two ring control blocks.
 pub const RING_STRIDE: usize = 128;
 /// Most rings of one instance. Each interface has one for each of its receive queues, as
-/// far as there are enough: else, and where queues come later, some queues share one.
+/// far as there are enough: else, and where queues or interfaces come later, some queues
+/// share one.
 pub const MAX_RINGS: usize = 64;
 /// `u32` in a ring control block: slots taken by the kernel so far (wraps). A
 /// slot is filled once its [`SLOT_READY`] says so.
@@ -182,11 +183,14 @@ pub const SLOT_SEQUENCE: usize = 24;
 /// `u32` in a slot of a handler's queue: the [bucket](crate::flow) that the message is counted
 /// in, or what stands in its place.
 pub const SLOT_FLOW: usize = 32;
+/// `u32` in a slot: the [tag](crate::Leaf::tag) of the path at the interface that the message
+/// came by. The ring does not say which that is: interfaces may share one.
+pub const SLOT_TAG: usize = 36;
 
 const _: () = assert!(SLOT_BYTES == 64 && SLOTS.is_multiple_of(64));
 const _: () = assert!(RING_BEHIND_KERNEL + 4 * RING_MARKS <= RING_CONSUMED);
 const _: () = assert!(SLOT_SEQUENCE + 8 <= SLOT_FLOW && SLOT_SEQUENCE.is_multiple_of(8));
-const _: () = assert!(SLOT_FLOW + 4 <= SLOT_BYTES);
+const _: () = assert!(SLOT_FLOW + 4 <= SLOT_TAG && SLOT_TAG + 4 <= SLOT_BYTES);
 
 /// `u32` of a kept fault: bytes of headers in front of the message.
 pub const FAULT_FRONT: usize = 0;

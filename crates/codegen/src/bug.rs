@@ -134,6 +134,8 @@ ashway_abi::named_bugs! {
     DrainQueues,
     /// While a path drains, the kernel tier runs its messages.
     DrainOvertakes,
+    /// The queues of an interface without rings of its own have the marks of others' queues.
+    SharedRingMarked,
     /// A program takes the lock that the worker wants.
     WantedIgnored,
 

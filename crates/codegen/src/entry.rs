@@ -348,7 +348,7 @@ fn choose_instance(asm: &mut Assembler, labels: &Labels) {
     if bug::is(Bug::FirstCpuAlone) {
         asm.mov_imm(R0, 0);
     }
-    for word in [context::ROW, context::SLOT, context::PATH] {
+    for word in [context::ROW, context::SLOT] {
         asm.load(Size::W, R1, R9, word);
         asm.alu(op::ADD, R1, R0);
         asm.store(Size::W, R9, word, R1);

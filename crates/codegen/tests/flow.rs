@@ -99,6 +99,7 @@ impl Node {
             .unwrap();
         let shapes = compiled::compile(&table, FEW, |()| Leaf {
             local: LOCAL as u32,
+            ring_count: QUEUE.rings as u16,
             flags,
             ..Leaf::default()
         });

@@ -1,5 +1,6 @@
 //! Which ring a message of each receive queue lies in, in our own interpreter: its own
-//! interface's, also where that has more queues than rings.
+//! interface's, also where that has more queues than rings, or those of all interfaces where
+//! it has none.
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
@@ -74,6 +75,11 @@ impl Path {
         }
     }
 
+    /// The messages to come are of another interface.
+    fn put(&mut self, at: i16, value: u32) {
+        self.machine.context_mut()[at as usize..][..4].copy_from_slice(&value.to_ne_bytes());
+    }
+
     /// A message of this queue goes to the user tier: its ring, and whether it comes
     /// right behind one of the kernel tier.
     fn queued(&mut self, queue: u32) -> Option<(usize, bool)> {
@@ -118,6 +124,31 @@ fn a_queue_beyond_an_interfaces_rings_shares_one_of_them() {
 }
 
 #[test]
+fn an_interface_without_rings_shares_those_of_all() {
+    for (memory, rings) in MEMORIES.into_iter().zip([RINGS, 1]) {
+        let mut path = Path::new(memory, rings, 0, 0);
+        for queue in [0, 1, 2, 3, 5, 7, 64, 4095] {
+            let ring = queue as usize % rings;
+            assert_eq!(path.queued(queue), Some((ring, false)), "queue {queue}");
+        }
+    }
+}
+
+/// The slot says by which interface its message came.
+#[test]
+fn a_slot_has_the_tag_of_its_message() {
+    for memory in MEMORIES {
+        let mut path = Path::new(memory, 1, 0, 0);
+        for (slot, tag) in [7_u32, 70_000, 0, u32::MAX].into_iter().enumerate() {
+            path.put(context::TAG, tag);
+            path.queued(0).unwrap();
+            let at = trusted::SLOTS + slot * trusted::SLOT_BYTES + trusted::SLOT_TAG;
+            assert_eq!(path.machine.trusted_u32(at), tag);
+        }
+    }
+}
+
+#[test]
 fn each_queue_of_a_ring_knows_what_it_is_behind() {
     for (rings, base, count) in [(RINGS, BASE, COUNT), (1, 0, 1)] {
         for memory in MEMORIES {
@@ -140,4 +171,36 @@ fn each_queue_of_a_ring_knows_what_it_is_behind() {
             assert!(!path.queued(0).unwrap().1);
         }
     }
+}
+
+/// Queue 0 of an interface that shares the rings has the number of queue 0 of the one whose
+/// ring it is, and takes no mark away from it; nor does that take one away from the other.
+fn a_shared_ring_orders_each_interface_for_itself() -> bool {
+    [(RINGS, BASE, COUNT), (1, 0, 1)]
+        .into_iter()
+        .all(|(rings, base, count)| {
+            MEMORIES.into_iter().all(|memory| {
+                let mut path = Path::new(memory, rings, base, count);
+                let own = base | count << 16;
+                // Of the one that shares, a queue that comes into the ring of the own one's first.
+                let other = base;
+                path.runs(0);
+                path.put(context::RING_BASE, 0);
+                let first = path.queued(other).unwrap();
+                path.put(context::RING_BASE, own);
+                let kept = path.queued(0).unwrap() == (base as usize, true);
+                path.put(context::RING_BASE, 0);
+                path.runs(other);
+                path.put(context::RING_BASE, own);
+                let nobodys = !path.queued(0).unwrap().1;
+                path.put(context::RING_BASE, 0);
+                let behind = path.queued(other).unwrap() == (base as usize, true);
+                first == (base as usize, false) && kept && nobodys && behind
+            })
+        })
+}
+
+#[test]
+fn interfaces_that_share_a_ring_keep_their_marks() {
+    assert!(a_shared_ring_orders_each_interface_for_itself());
 }

@@ -121,6 +121,7 @@ impl NodeGraph {
         let config = PathConfig {
             name: asked.name.to_owned(),
             ifaces: vec![entrance.iface.clone()],
+            patterns: Vec::new(),
             filter: read_match(&entrance.text()?).ok()?,
             handler: handler.to_owned(),
             function: attrs.text(FUNCTION).unwrap_or("on_rx").to_owned(),

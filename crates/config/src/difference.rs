@@ -52,7 +52,7 @@ pub fn difference(now: &Config, next: &Config, facts: &Facts) -> Difference {
 }
 
 /// Why something of a node must stay what it is.
-const ANEW: &str = "start the node anew with this file; a running node keeps its interfaces";
+const ANEW: &str = "start the node anew with this file";
 
 impl Difference {
     /// The names of all with which one of these is done.
@@ -114,7 +114,7 @@ impl Difference {
         let mut steps = self.steps.iter_mut();
         let known = steps.find(|step| step.what == What::Path && step.name == name);
         if let Some(step) = known {
-            let is_move = step.act == Act::Move;
+            let is_move = matches!(step.act, Act::Move | Act::Reach);
             if is_move {
                 step.act = Act::Change;
             }
@@ -155,8 +155,8 @@ impl Difference {
         for iface in &next.ifaces {
             match now.iface(&iface.name) {
                 None => {
-                    let message = format!("the node has not taken interface `{}`", iface.name);
-                    self.mistake(iface.line, message, ANEW);
+                    let (name, line) = (&iface.name, iface.line);
+                    self.step(Act::Create, What::Iface, name, line, Vec::new());
                 }
                 Some(known) if known.attach != iface.attach => {
                     let message = format!(
@@ -165,7 +165,9 @@ impl Difference {
                         known.attach.word(),
                         iface.attach.word()
                     );
-                    self.mistake(iface.line, message, ANEW);
+                    let hint = "take the section out, apply, and put it back so; or start the node \
+                                anew with this file";
+                    self.mistake(iface.line, message, hint);
                 }
                 Some(known) if known.own != iface.own => {
                     let message = format!("interface `{}` was made another way", iface.name);
@@ -174,10 +176,27 @@ impl Difference {
                 Some(_) => {}
             }
         }
+        let [before, after] = [now, next].map(|config| {
+            let patterns = config.patterns.iter();
+            let patterns = patterns.map(|it| (it.glob.text(), it));
+            patterns.collect::<BTreeMap<_, _>>()
+        });
+        for (text, pattern) in &after {
+            match before.get(text) {
+                None => self.step(Act::Create, What::Iface, text, pattern.line, Vec::new()),
+                Some(known) if known.attach != pattern.attach => {
+                    let keys = vec!["attach"];
+                    self.step(Act::Change, What::Iface, text, pattern.line, keys);
+                }
+                Some(_) => {}
+            }
+        }
+        for text in before.keys().filter(|text| !after.contains_key(*text)) {
+            self.step(Act::Remove, What::Iface, text, 0, Vec::new());
+        }
         for iface in &now.ifaces {
             if next.iface(&iface.name).is_none() {
-                let message = format!("interface `{}` is missing from the file", iface.name);
-                self.mistake(0, message, ANEW);
+                self.step(Act::Remove, What::Iface, &iface.name, 0, Vec::new());
             }
         }
     }
@@ -296,6 +315,9 @@ impl Difference {
                 Some(known) => match known.keys(form).as_slice() {
                     [] => self.unchanged += counted(name),
                     ["tier"] => self.step(Act::Move, What::Path, name, form.line(), vec!["tier"]),
+                    ["iface"] if form.is_one() => {
+                        self.step(Act::Reach, What::Path, name, form.line(), vec!["iface"])
+                    }
                     keys => {
                         self.step(Act::Change, What::Path, name, form.line(), keys.to_vec());
                     }
@@ -358,6 +380,15 @@ fn forms(config: &Config) -> BTreeMap<&str, Form<'_>> {
 }
 
 impl Form<'_> {
+    /// Whether it is a path of one instance of its handler: others have places that follow
+    /// each other.
+    const fn is_one(&self) -> bool {
+        match self {
+            Self::Short(path) => path.cpu.is_none(),
+            Self::Long(_) => true,
+        }
+    }
+
     const fn line(&self) -> usize {
         match self {
             Self::Short(path) => path.line,
@@ -383,7 +414,8 @@ impl Form<'_> {
 type Said = Vec<(&'static str, String)>;
 
 fn short(path: &PathConfig) -> Said {
-    let mut ifaces = path.ifaces.clone();
+    let names = path.ifaces.iter().chain(&path.patterns);
+    let mut ifaces: Vec<String> = names.cloned().collect();
     ifaces.sort_unstable();
     // A rate alone is of a whole CPU.
     let share = path.share;

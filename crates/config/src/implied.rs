@@ -151,6 +151,23 @@ pub(super) fn link(root: &DeTable<'_>, iface: &str) -> String {
     written.map_or_else(|| format!("eth:{iface}"), |(module, _)| module)
 }
 
+/// The modules of interfaces that the text names: each with its interface, and its place.
+pub(super) fn written_links(root: &DeTable<'_>) -> Vec<(String, String, Range<usize>)> {
+    let modules = root.get("module").and_then(|all| all.get_ref().as_table());
+    let links = modules.map(|modules| named(modules, "eth", "iface"));
+    let place = |module: &str| {
+        let entry = modules.and_then(|modules| modules.get_key_value(module));
+        entry.map_or(0..0, |(key, _)| key.span())
+    };
+    let links = links.into_iter().flatten();
+    links
+        .map(|(module, iface)| {
+            let at = place(&module);
+            (module, iface, at)
+        })
+        .collect()
+}
+
 /// The modules of a kind, each with what a key of it says.
 fn named(modules: &DeTable<'_>, kind: &str, key: &str) -> Vec<(String, String)> {
     let sections = modules.iter().filter_map(|(name, section)| {

@@ -8,6 +8,8 @@
 //! [iface.veth0]
 //! attach = "auto"          # auto | xdp | tcx | generic | packet
 //!
+//! [iface."cali*"]          # all that match, now and later: `*`, `?`, `[...]`
+//!
 //! [handler.counter]
 //! file   = "counter.wasm"  # relative to this file
 //! allow  = ["reply"]
@@ -53,12 +55,14 @@ pub mod diagnostics;
 mod difference;
 mod entrances;
 mod files;
+pub mod glob;
 mod grants;
 mod implied;
 mod instances;
 mod modules;
 mod offline;
 mod own;
+mod patterns;
 mod pipes;
 mod read;
 mod rules;
@@ -83,6 +87,7 @@ pub use grants::NotGranted;
 pub use instances::{MOST_CPUS, instance_name, instance_of, whole_name};
 pub use modules::{GRANT_BYTES, NodeGraph, World};
 pub use offline::Offline;
+pub use patterns::Pattern;
 pub use read::{load, parse, reload};
 pub use share::{Share, read_rate, read_share};
 pub use types::{

@@ -16,8 +16,10 @@ use toml::de::DeTable;
 use crate::bound::Asked;
 use crate::diagnostics::Diagnostic;
 use crate::entrances::Entrance;
+use crate::glob::Glob;
 use crate::instances::{self, whole_name};
 use crate::modules::NodeGraph;
+use crate::patterns;
 use crate::read::Reader;
 use crate::sections::PathPlaces;
 use crate::types::{Attach, Config, DomainConfig, IfaceConfig, MemoryMode, PathConfig, Tier};
@@ -305,7 +307,7 @@ impl Config {
     ///
     /// Says with which, and what to do about it.
     pub fn compete(&self, path: &PathConfig) -> Result<(), (String, String)> {
-        for iface in &path.ifaces {
+        for iface in path.ifaces.iter().chain(&path.patterns) {
             if let Err(conflict) = self.demux(iface).insert(&path.filter, usize::MAX) {
                 let rival = self.path_name(conflict.with);
                 let message = competition(rival, &path.name, iface, &conflict);
@@ -322,7 +324,8 @@ impl Config {
     pub fn demux(&self, iface: &str) -> Table<usize> {
         let mut table = Table::default();
         let paths = self.paths.iter().map(|path| {
-            let here = path.ifaces.iter().any(|name| name == iface);
+            let mut names = path.ifaces.iter().chain(&path.patterns);
+            let here = names.any(|name| name == iface);
             // To the other instances of a handler it leads by way of the first.
             let here = here && path.cpu.is_none_or(|cpu| cpu == 0);
             here.then_some(&path.filter)
@@ -400,8 +403,13 @@ pub(super) fn check_paths(
                         )),
                     );
                 }
+                let is_bound = graph.bound(&Asked::long(&config.long_paths[at])).is_ok();
                 for entrance in entrances {
                     let iface = &entrance.iface;
+                    if Glob::is_one(iface) && !is_bound {
+                        let (message, hint) = patterns::refused(iface);
+                        reader.error("not_supported", span.clone(), message, Some(hint));
+                    }
                     let table = tables
                         .entry(iface.clone())
                         .or_insert_with(|| config.demux(iface));

@@ -12,6 +12,7 @@ use ashway_path::problem::suggest;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::glob::Glob;
 use crate::offline::Offline;
 use crate::read::{Reader, Section};
 use crate::share::{Share, read_rate, read_share};
@@ -23,13 +24,16 @@ use crate::values::{
     NAME_HINT, fault_limit, fault_time, is_name, read_budget, read_channel, read_endpoint,
     read_match,
 };
-use crate::{attributes, implied, modules, own, rules};
+use crate::{attributes, implied, modules, own, patterns, rules};
 
 /// Longest path of a unix socket (`sockaddr_un`, without the final 0).
 const MAX_SOCKET_BYTES: usize = 107;
 
 /// Longest name of an interface (`IFNAMSIZ` without the final 0).
 const MAX_IFACE_BYTES: usize = 15;
+
+/// Longest pattern of names of interfaces.
+const MAX_PATTERN_BYTES: usize = 64;
 
 /// Where the parts of a path stand, for the rules that compare paths.
 pub(super) struct PathPlaces {
@@ -58,6 +62,7 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
         file: file.to_owned(),
         node: NodeConfig::default(),
         ifaces: Vec::new(),
+        patterns: Vec::new(),
         domains: Vec::new(),
         handlers: Vec::new(),
         paths: Vec::new(),
@@ -68,11 +73,16 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
     };
     let (mut places, mut long_places) = (Vec::new(), Vec::new());
     let mut iface_places = Vec::new();
+    let mut globs = Vec::new();
     for (key, value) in in_order(root) {
         match key.get_ref().as_ref() {
             "node" => config.node = node(reader, directory, key.span(), value),
             "iface" => each(reader, "iface", value, |reader, name, span, value| {
                 if let Some(iface) = iface(reader, directory, name, span.clone(), value) {
+                    if let Some(glob) = glob(reader, name, span.clone()) {
+                        patterns::check_attach(reader, &iface, span.clone());
+                        globs.push((glob, span.clone()));
+                    }
                     rules::check_hook(reader, &config.ifaces, &iface, span.clone());
                     config.ifaces.push(iface);
                     iface_places.push(span);
@@ -118,6 +128,7 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
     own::check_peers(reader, &config.ifaces, &iface_places);
     rules::check(reader, &config, &places);
     rules::check_domains(reader, root, &config);
+    patterns::check(reader, root, &globs);
     let graph = modules::read(root, &config, &Offline(&config), None);
     match graph {
         Ok(graph) => rules::check_paths(reader, &mut config, &graph, &places, &long_places),
@@ -241,7 +252,12 @@ fn iface(
     value: &Spanned<DeValue<'_>>,
 ) -> Option<IfaceConfig> {
     // dev_valid_name() in net/core/dev.c, Linux 6.18.
-    let fits = (1..=MAX_IFACE_BYTES).contains(&name.len())
+    let most = if Glob::is_one(name) {
+        MAX_PATTERN_BYTES
+    } else {
+        MAX_IFACE_BYTES
+    };
+    let fits = (1..=most).contains(&name.len())
         && name != "."
         && name != ".."
         && !name.contains(|c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control());
@@ -280,8 +296,22 @@ fn iface(
         name: name.to_owned(),
         attach,
         own: own::read(&mut section, directory, attach),
+        pattern: None,
         line,
     })
+}
+
+/// The pattern that a section's name is, if it is one.
+fn glob(reader: &mut Reader<'_>, name: &str, span: Range<usize>) -> Option<Glob> {
+    if !Glob::is_one(name) {
+        return None;
+    }
+    let refused = |why: &str| {
+        let message = format!("`{name}` is no pattern: {why}");
+        let hint = "`*`, `?` and `[...]` mean what they do in a shell".to_owned();
+        reader.error("bad_name", span, message, Some(hint));
+    };
+    Glob::read(name).map_err(refused).ok()
 }
 
 fn domain(
@@ -414,6 +444,7 @@ fn path(
     let mut path = PathConfig {
         name: name.to_owned(),
         ifaces: places.ifaces.iter().map(|(name, _)| name.clone()).collect(),
+        patterns: Vec::new(),
         filter: demux::Filter {
             text: String::new(),
             any: Vec::new(),
@@ -509,6 +540,11 @@ fn at_layer(
         let message = format!("there is no `[iface.{iface}]`");
         let hint = format!("write `[iface.{iface}]`, or name another");
         reader.error("unknown_name", at.clone(), message, Some(hint));
+        return None;
+    }
+    if Glob::is_one(iface) {
+        let (message, hint) = patterns::refused(iface);
+        reader.error("not_supported", at.clone(), message, Some(hint));
         return None;
     }
     let (iface, module) = match layer {

@@ -12,6 +12,7 @@ use crate::diagnostics::Diagnostics;
 
 mod modules;
 mod own;
+mod patterns;
 
 /// This file exists, whatever the working directory: the directory of the
 /// configurations below is the crate's own.

@@ -12,6 +12,7 @@ use ashway_demux::Filter;
 use ashway_handler::Param;
 use ashway_path::attrs::Attrs;
 
+use crate::patterns::Pattern;
 use crate::share::Share;
 
 /// A whole, consistent configuration. Lists are in the order of the file.
@@ -23,6 +24,8 @@ pub struct Config {
     pub node: NodeConfig,
     /// `[iface.*]`.
     pub ifaces: Vec<IfaceConfig>,
+    /// Those of them that are patterns, once they are [resolved](Self::resolve).
+    pub patterns: Vec<Pattern>,
     /// `[domain.*]`.
     pub domains: Vec<DomainConfig>,
     /// `[handler.*]`.
@@ -113,6 +116,8 @@ pub struct IfaceConfig {
     pub attach: Attach,
     /// What else it is to be, if the node makes it itself.
     pub own: OwnIface,
+    /// The pattern of the section that it was found by, if none has its name.
+    pub pattern: Option<String>,
     /// Where the section starts, from 1.
     pub line: usize,
 }
@@ -236,6 +241,9 @@ pub struct PathConfig {
     pub name: String,
     /// Names of the interfaces it receives from, each once.
     pub ifaces: Vec<String>,
+    /// The patterns that it names, once they are [resolved](Config::resolve): the interfaces
+    /// that match stand among `ifaces`.
+    pub patterns: Vec<String>,
     /// Which messages belong to it.
     pub filter: Filter,
     /// The handler's name.

@@ -125,6 +125,33 @@ pub fn now(ifindex: u32) -> io::Result<Now> {
     })
 }
 
+/// An interface that there is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// The kernel's number of it.
+    pub ifindex: u32,
+    /// Whether its frames begin with an Ethernet header, and it is no loopback interface.
+    pub is_ethernet: bool,
+}
+
+/// All interfaces that there are. Some microseconds for each.
+///
+/// # Errors
+///
+/// What netlink returned.
+pub fn list() -> io::Result<Vec<Listed>> {
+    let links = netlink::links()?.into_iter();
+    let listed = links.map(|link| Listed {
+        is_ethernet: link.hardware == libc::ARPHRD_ETHER
+            && link.flags & libc::IFF_LOOPBACK as u32 == 0,
+        name: link.name,
+        ifindex: link.ifindex,
+    });
+    Ok(listed.collect())
+}
+
 /// The number of the interface of this name.
 ///
 /// # Errors

@@ -18,6 +18,8 @@ pub(crate) struct Link {
     pub(crate) ifindex: u32,
     pub(crate) name: String,
     pub(crate) flags: u32,
+    /// `ARPHRD_*`: how its frames begin.
+    pub(crate) hardware: u16,
     pub(crate) mac: [u8; 6],
     pub(crate) mtu: u32,
     /// Link kind, e.g. `veth`; empty for hardware.
@@ -74,6 +76,27 @@ pub(crate) fn link(ifindex: u32) -> io::Result<Link> {
 /// The interface with this name, in the calling thread's namespace.
 pub(crate) fn link_by_name(name: &str) -> io::Result<Link> {
     request(0, Some(name))
+}
+
+/// All interfaces of the calling thread's namespace. Linear in them; one that comes or goes
+/// meanwhile may make it miss another.
+pub(crate) fn links() -> io::Result<Vec<Link>> {
+    const NLM_F_DUMP: u16 = 0x300;
+    const NLMSG_DONE: u16 = 3;
+    let mut message = vec![0; HEADER_BYTES + IFINFO_BYTES];
+    message[4..6].copy_from_slice(&RTM_GETLINK.to_ne_bytes());
+    message[6..8].copy_from_slice(&(NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+    let mut session = Session::open()?;
+    session.ask(message)?;
+    let mut all = Vec::new();
+    loop {
+        for message in messages(session.answer()?) {
+            match u16_at(message, 4) {
+                Some(NLMSG_DONE) => return Ok(all),
+                _ => all.push(parse(message)?),
+            }
+        }
+    }
 }
 
 fn request(ifindex: u32, name: Option<&str>) -> io::Result<Link> {
@@ -223,6 +246,7 @@ fn parse(message: &[u8]) -> io::Result<Link> {
     let mut link = Link {
         ifindex: u32_at(message, HEADER_BYTES + 4).ok_or_else(short)?,
         flags: u32_at(message, HEADER_BYTES + 8).ok_or_else(short)?,
+        hardware: u16_at(message, HEADER_BYTES + 2).ok_or_else(short)?,
         ..Link::default()
     };
     for (kind, value) in Attributes(attributes) {
@@ -319,6 +343,11 @@ mod tests {
         let by_name = link_by_name("lo").expect("every namespace has lo");
         assert_eq!((by_name.ifindex, by_name.name.as_str()), (1, "lo"));
         assert_eq!(link(1).expect("lo is number 1").name, "lo");
+        let all = links().expect("the kernel lists them");
+        assert!(
+            all.iter()
+                .any(|link| link.ifindex == 1 && link.name == "lo")
+        );
         let error = link_by_name("no-such-if").expect_err("no such interface");
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
     }

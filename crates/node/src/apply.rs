@@ -6,8 +6,9 @@
 //! 3. What comes is compiled, on the compile thread.
 //! 4. Everything that can fail is tried ([`trial`]): nothing has changed until then, and
 //!    every mistake is said at once, by its line.
-//! 5. It is done: swaps first, because a version's own code may still refuse; then all that
-//!    goes, in one exchange for each interface; then all that comes. A path that is the same
+//! 5. It is done: interfaces that come and swaps first, because the kernel, and a version's
+//!    own code, may still refuse; then all that goes, in one exchange for each interface; then
+//!    all that comes. A path that is the same
 //!    in both is in no step, so nothing of it is lost.
 //!
 //! What was loaded and bound by hand is in no file, and stays.
@@ -95,7 +96,11 @@ impl Node {
         engine: &Engine,
     ) {
         let next = match next {
-            Ok(next) => next,
+            Ok(next) => Next {
+                // What matches and is not the node's yet is taken when this is done.
+                config: next.config.resolve(self.iface_names()),
+                ..next
+            },
             Err(refusal) => return operation.end(refusal),
         };
         let asked = self.difference_to(&next);
@@ -177,8 +182,18 @@ impl Node {
     /// Does what was tried. What fails now is the system's: then the configuration of
     /// the node says what it does, and another `apply` does the rest.
     fn bring_about(&mut self, mut tried: Tried, engine: &Engine) -> Result<(), Refusal> {
+        let mut came = Vec::new();
+        let coming = std::mem::take(&mut tried.coming);
         let swaps = std::mem::take(&mut tried.swaps);
-        self.swap_all(swaps, engine)?;
+        let mut coming = coming.into_iter();
+        let begun = coming.try_for_each(|iface| {
+            came.push(self.add_iface(iface)?);
+            Ok(())
+        });
+        if let Err(refusal) = begun.and_then(|()| self.swap_all(swaps, engine)) {
+            came.into_iter().for_each(|it| self.remove_iface(it));
+            return Err(refusal);
+        }
         match self.change_over(tried) {
             Ok(failed) => {
                 // Also where a path could not be made: the modules are there.
@@ -206,6 +221,7 @@ impl Node {
             graph,
             difference,
             fresh,
+            coming: _,
             swaps: _,
             mut programs,
         } = tried;
@@ -224,6 +240,14 @@ impl Node {
             self.config.handlers.push(handler);
         }
         self.graph = graph;
+        for name in difference.names(What::Iface, &[Act::Remove]) {
+            if let Some(number) = self.iface_number(&name) {
+                self.remove_iface(number);
+            }
+        }
+        let reach = difference.names(What::Path, &[Act::Reach]);
+        let reach = next.paths.iter().filter(|path| reach.contains(&path.name));
+        let reach: Vec<Arc<PathConfig>> = reach.cloned().collect();
         let (paths, long_paths) = self.become_next(&mut next);
 
         let mut failed = Vec::new();
@@ -255,6 +279,11 @@ impl Node {
                 Err(refusal) => failed.push((name, refusal)),
             }
         }
+        for path in reach {
+            if let Err(refusal) = self.reach(&path) {
+                failed.push((path.name.clone(), refusal));
+            }
+        }
         for name in difference.names(What::Path, &[Act::Move]) {
             if let Err(refusal) = self.move_path(&name, programs.remove(&name)) {
                 failed.push((name, refusal));
@@ -262,6 +291,24 @@ impl Node {
         }
         self.promote_later(&to_promote);
         Ok(failed)
+    }
+
+    /// Has a path be at the interfaces that its section names, and at no others.
+    fn reach(&mut self, next: &PathConfig) -> Result<(), Refusal> {
+        let id = self.path_for(&Authority::Node, &next.name)?;
+        let now = self.paths.bound(id).config.ifaces.clone();
+        let differ = |of: &[String], from: &[String]| -> Vec<usize> {
+            let names = of.iter().filter(|name| !from.contains(name));
+            names.filter_map(|name| self.iface_number(name)).collect()
+        };
+        let (come, go) = (differ(&next.ifaces, &now), differ(&now, &next.ifaces));
+        for number in come {
+            self.extend(id, number)?;
+        }
+        for number in go {
+            self.shrink(id, number)?;
+        }
+        Ok(())
     }
 
     /// Puts the next versions in the place of those that run: all of them, or none.
@@ -317,7 +364,11 @@ impl Node {
         for known in config.paths.iter_mut().filter(|known| known.line > 0) {
             if let Some(at) = next.paths.iter().position(|new| new.name == known.name) {
                 let path = self.paths.find(&known.name);
-                *known = next.paths.remove(at);
+                // Where it is from now on is still to follow.
+                *known = Arc::new(PathConfig {
+                    ifaces: known.ifaces.clone(),
+                    ..PathConfig::clone(&next.paths.remove(at))
+                });
                 if let Some(path) = path {
                     self.paths.bound_mut(path).config = Arc::clone(known);
                 }
@@ -334,7 +385,13 @@ impl Node {
         config.layered = std::mem::take(&mut next.layered);
         for known in &mut config.ifaces {
             if let Some(new) = next.ifaces.iter().find(|new| new.name == known.name) {
-                known.line = new.line;
+                known.clone_from(new);
+            }
+        }
+        config.patterns = std::mem::take(&mut next.patterns);
+        for iface in self.ifaces.values_mut() {
+            if let Some(known) = config.iface(&iface.name) {
+                iface.pattern.clone_from(&known.pattern);
             }
         }
         (std::mem::take(&mut next.paths), come)

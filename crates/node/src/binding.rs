@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ashway_abi::leaf::MAX_SLOTS;
-use ashway_abi::trusted::MAX_RINGS;
 use ashway_api::answer::{Because, Bound, Loaded, Unbound};
 use ashway_api::request::{Bind, Load};
 use ashway_demux::{self as demux, Conflict, Filter};
@@ -42,7 +41,6 @@ use ashway_worker::instance::{Instance, InstanceError, NewInstance, NotPromoted,
 use ashway_worker::order::Order;
 use ashway_worker::plan::{InstancePlan, NoRoom, PathPlan};
 use ashway_worker::programs::NodeMaps;
-use ashway_worker::queue_plan::IfaceFacts;
 use ashway_worker::run_instance::RunInstance;
 use ashway_worker::target::{DemuxChange, Target};
 use ashway_worker::version::Version;
@@ -108,12 +106,11 @@ impl Node {
             Ok(asked) => asked,
             Err(refusal) => return caller.answer(refusal),
         };
-        let facts: Vec<IfaceFacts> = self.ifaces.iter().map(|iface| iface.facts).collect();
         let name = handler.name.clone();
         let loading = Loading {
             handlers: handler.each(self.cpus()),
             placement,
-            plan: InstancePlan::unbound(&facts),
+            plan: InstancePlan::unbound(&self.iface_facts()),
             owner,
         };
         let job = LoadJob {
@@ -280,11 +277,10 @@ impl Node {
             instances.push(self.find_handler(&path.handler)?.0);
         }
         let path = Arc::clone(&each[0].0);
-        let all = self.config.ifaces.iter();
         let ifaces: Vec<usize> = path
             .ifaces
             .iter()
-            .map(|name| all.clone().position(|iface| iface.name == *name))
+            .map(|name| self.iface_number(name))
             .collect::<Option<_>>()
             .expect("a checked request names what the node has");
         let row = self.next_rows(each.len())?;
@@ -295,7 +291,6 @@ impl Node {
                 row,
                 &instances,
                 &ifaces,
-                |iface| self.ifaces[iface].xdp.is_some(),
                 |handler, local| self.handlers[&handler].shared.in_user(local) == 0,
             )
             .map_err(|what| self.no_room(&what))?;
@@ -307,7 +302,7 @@ impl Node {
                 queue.forget_share(numbers.local);
             }
             self.take_row(&numbers);
-            let id = numbers.id();
+            let id = numbers.id;
             self.plan.add_path(numbers);
             self.config.paths.push(Arc::clone(&path));
             let from = self.graph.module_above_udp(&path.handler);
@@ -447,8 +442,8 @@ impl Node {
         }
         // A worker that does not answer works for nobody any more.
         let _ = self.call_worker(Command::Close(gone.runs.clone()));
-        for id in &gone.runs {
-            self.paths.ids().give_back(*id);
+        for id in gone.ids() {
+            self.paths.ids().give_back(id);
         }
     }
 
@@ -595,11 +590,11 @@ impl Node {
     /// user tier, the host hears too.
     pub(super) fn show_host(&mut self) -> Result<(), Refusal> {
         let mut heard = HashSet::new();
-        for iface in 0..self.ifaces.len() {
-            if self.drop_rules[iface].is_none() || self.ifaces[iface].state.is_lost() {
+        for iface in self.ifaces.numbers() {
+            if self.drop_rules.get(iface).is_none() || self.ifaces[iface].state.is_lost() {
                 continue;
             }
-            let name = &self.config.ifaces[iface].name;
+            let name = &self.ifaces[iface].name;
             let mut matches = Vec::new();
             for (lead, filter) in self.filters(iface) {
                 match (drop_rule::drop_matches(&filter), lead) {
@@ -620,11 +615,11 @@ impl Node {
                     error.hint(),
                 )
             };
-            if let Some(rule) = &mut self.drop_rules[iface] {
+            if let Some(rule) = self.drop_rules.get_mut(iface) {
                 rule.replace(&matches).map_err(failed)?;
             }
         }
-        if self.drop_rules.iter().any(Option::is_some) {
+        if !self.drop_rules.is_empty() {
             self.call_worker(Command::SetHostCopies(heard))?;
         }
         Ok(())
@@ -672,8 +667,8 @@ impl Node {
         })
     }
 
-    fn no_room(&self, what: &NoRoom) -> Refusal {
-        let iface = |iface: usize| &self.config.ifaces[iface].name;
+    pub(super) fn no_room(&self, what: &NoRoom) -> Refusal {
+        let iface = |iface: usize| &self.ifaces[iface].name;
         match *what {
             NoRoom::Iface(number) => Refusal::failed(
                 format!(
@@ -681,28 +676,6 @@ impl Node {
                     iface(number)
                 ),
                 "unbind one that is not needed",
-            ),
-            NoRoom::Ring(number, instance)
-                if self.plan.instances[&instance].queue.rings_of.len() == MAX_RINGS =>
-            {
-                Refusal::failed(
-                    format!(
-                        "handler `{}` has rings for {MAX_RINGS} interfaces, which is as many as \
-                         it can, and `{}` is not among them",
-                        self.handlers[&instance].shared.name,
-                        iface(number)
-                    ),
-                    "give the file a handler section of its own, with a path on that interface, \
-                     and start the node again",
-                )
-            }
-            NoRoom::Ring(number, instance) => Refusal::failed(
-                format!(
-                    "handler `{}` was made for other interfaces than `{}`",
-                    self.handlers[&instance].shared.name,
-                    iface(number)
-                ),
-                "load its file once more, under another name, and bind that",
             ),
             NoRoom::Busy => Refusal::failed(
                 "this handler still works on messages of a path that was unbound".to_owned(),

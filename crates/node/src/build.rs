@@ -12,35 +12,31 @@ use ashway_handler::Engine;
 use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::neighbour::Tables;
 use ashway_kernel::probe::{Feature, Probe};
-use ashway_kernel::{Iface, Map, MapSpec, News, shared};
+use ashway_kernel::{Iface, Map, MapSpec, News, iface, shared};
 use ashway_modules::mac::Mac;
 use ashway_path::places::PathId;
-use ashway_ring::{IngressDrop, PacketSocket, Passer};
 
 use super::binding::without_programs;
-use super::entry::NextProgram;
 use super::looks::Deaths;
 use super::neighbours::Neighbours;
 use super::node_path::BoundPath;
 use super::operation::Report;
 use super::operations::Operations;
-use super::own::{self, Made, Outside};
+use super::own::{self, Made};
 use super::path_registry::PathRegistry;
-use super::take::{Ready, iface_facts, tx_errors};
+use super::take::iface_facts;
+use super::taken::{self, Common};
 use super::world::{self, Link, NodeServices};
-use super::{Node, NodeIface, Owners, RunError, State, XdpSide, dispatch, program_array, say};
+use super::{Node, NodeIface, Owners, RunError, dispatch, patterns, say};
 use crate::compile::CompileThread;
-use crate::rung::{Choice, Means, Rung, choose, cost};
-use ashway_config::{Config, NodeGraph, Tier};
+use crate::rung::{Choice, Means, Rung, choose_beside, cost};
+use ashway_config::{Attach, Config, IfaceConfig, NodeGraph, Tier};
 use ashway_worker::bell::Bell;
 use ashway_worker::counters::UserRows;
-use ashway_worker::drop_rule;
 use ashway_worker::faults::Faults;
-use ashway_worker::frame_port::{FramePort, Rooms};
 use ashway_worker::handle::HandlerHandle;
+use ashway_worker::iface_map::IfaceMap;
 use ashway_worker::instance::Instance;
-use ashway_worker::medium::Medium;
-use ashway_worker::medium::socket::Socket;
 use ashway_worker::paths::Paths;
 use ashway_worker::plan::{self, HandlerId, Plan};
 use ashway_worker::programs::NodeMaps;
@@ -48,7 +44,6 @@ use ashway_worker::run_instance::{HandlerPath, RunInstance};
 use ashway_worker::version::Version;
 use ashway_worker::witness::Witnesses;
 use ashway_worker::worker::{Awake, Work, Worker};
-use ashway_worker::xdp_port::XdpPort;
 
 /// Brings everything up, up to promotions, which have begun; on any error what
 /// was made is dropped again.
@@ -62,19 +57,30 @@ use ashway_worker::xdp_port::XdpPort;
 /// If the configuration was not checked.
 pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let probe = Probe::run();
-    let (facts, made) = take_as(config, &probe)?;
+    // What matches patterns is taken when the node is there.
+    let config = &config.clone().resolve([]);
+    if !config.patterns.is_empty() {
+        patterns::raise_descriptors();
+    }
+    let Rungs {
+        hook,
+        facts,
+        made,
+        may_get_programs,
+    } = take_as(config, &probe)?;
     let cpus = possible_cpus().map_err(|source| RunError::System {
         doing: "count the CPUs",
         source,
     })?;
     let config = &on_cpus(config, cpus as u32, &facts)?;
-    // The configuration has one hook for all.
-    let at_tcx = facts.iter().any(|(_, choice)| choice.rung == Rung::Tcx);
-    let hook = if at_tcx { Hook::Tcx } else { Hook::Xdp };
     let mut paths = PathRegistry::default();
-    let of_ifaces = facts.iter().map(|(iface, _)| iface_facts(iface));
-    let plan = plan::draw(config, &of_ifaces.collect::<Vec<_>>(), paths.ids());
-    let has_programs = facts.iter().any(|(_, choice)| choice.rung.has_programs());
+    let of_ifaces = facts
+        .iter()
+        .zip(&config.ifaces)
+        .map(|((found, _), asked)| iface_facts(found, asked.pattern.is_some()));
+    let plan = plan::draw(config, &of_ifaces.enumerate().collect(), paths.ids());
+    let has_programs =
+        may_get_programs || facts.iter().any(|(_, choice)| choice.rung.has_programs());
     let arena = probe.has(Feature::ArenaProgram);
     let frags = arena
         && facts
@@ -98,17 +104,15 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         &rows,
         &faults,
     )?;
-    let links: Vec<Link> = facts
-        .iter()
-        .enumerate()
-        .map(|(number, (found, choice))| {
-            let link = Link::new(number, found, choice.rung);
-            match config.ifaces[number].own.mac {
-                None if choice.rung == Rung::Pcap => link.for_anybody(),
-                _ => link,
-            }
-        })
-        .collect();
+    let links = facts.iter().enumerate().map(|(number, (found, choice))| {
+        let link = Link::new(number, found, choice.rung);
+        let link = match config.ifaces[number].own.mac {
+            None if choice.rung == Rung::Pcap => link.for_anybody(),
+            _ => link,
+        };
+        (number, link)
+    });
+    let links: IfaceMap<Link> = links.collect();
     let bindable: Vec<HandlerHandle> = handlers.values().cloned().collect();
     let served = NodeServices::new().map_err(system("make an event descriptor"))?;
     let graph = world::graph(config, &links, &bindable, &served)?;
@@ -134,36 +138,38 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     {
         say("lo is down: what the user tier passes to the host is lost; `ip link set lo up`");
     }
-    let mut ifaces = Vec::new();
-    let mut xdp_ports = Vec::new();
+    let mut ifaces = IfaceMap::default();
+    let mut xdp_ports = IfaceMap::default();
     let mut frame_ports = Vec::new();
-    let mut drop_rules = Vec::new();
+    let mut drop_rules = IfaceMap::default();
     for (number, ((found, choice), made)) in facts.iter().zip(made).enumerate() {
         if !choice.rung.has_programs() {
             let (link, choice) = (&links[number], choice.clone());
+            let asked = &config.ifaces[number];
             let (iface, port, rule) =
-                take_without_programs(&plan, &paths, link, found, choice, made, &bell)?;
-            ifaces.push(iface);
+                taken::without_programs(&plan, &paths, link, found, asked, choice, made, &bell)?;
+            ifaces.insert(number, iface);
             frame_ports.push(port);
-            drop_rules.push(rule);
-            xdp_ports.push(None);
+            if let Some(rule) = rule {
+                drop_rules.insert(number, rule);
+            }
         } else {
             let maps = maps.as_deref().expect("an interface with XDP has maps");
             let common = Common {
-                config,
+                asked: &config.ifaces[number],
                 plan: &plan,
                 paths: &paths,
                 maps,
                 handlers: &handlers,
                 arena,
             };
-            let (iface, port) = take_with_xdp(&common, number, found, choice.clone())?;
-            ifaces.push(iface);
-            xdp_ports.push(Some(port));
-            drop_rules.push(None);
+            let (iface, port) = taken::with_programs(&common, number, found, choice.clone())?;
+            ifaces.insert(number, iface);
+            xdp_ports.insert(number, port);
         }
     }
-    let tables = ifaces.iter().map(|iface| Replica::of(&iface.table));
+    let tables = ifaces.iter();
+    let tables = tables.map(|(at, iface): (_, &NodeIface)| (at, Replica::of(&iface.table)));
     let (orders, ordered) = channel();
     let held = Arc::new(AtomicU32::new(0));
     let runs = handlers.iter();
@@ -211,6 +217,7 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         deaths: Deaths::new().map_err(system("watch processes"))?,
         bell,
         link_news: News::of_links().map_err(system("listen to rtnetlink"))?,
+        not_taken: BTreeMap::new(),
         leaving: Vec::new(),
         resting: Vec::new(),
         links,
@@ -229,6 +236,7 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         observations: 0,
     };
     node.create_configured()?;
+    node.take_all_matching();
     let begun = node.served.taps.begin();
     begun.map_err(|source| RunError::System {
         doing: "begin the file of a tap",
@@ -241,16 +249,46 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
 /// An interface, and how it is to be taken.
 type Taken = (Iface, Choice);
 
-/// The interfaces of the configuration, how each is to be taken, and what was made for those
-/// that the node makes itself.
-fn take_as(config: &Config, probe: &Probe) -> Result<(Vec<Taken>, Vec<Option<Made>>), RunError> {
+/// How a node is to take its interfaces.
+struct Rungs {
+    /// Where its programs run.
+    hook: Hook,
+    /// The interfaces of the configuration, and how each is to be taken.
+    facts: Vec<Taken>,
+    /// What was made for those that the node makes itself.
+    made: Vec<Option<Made>>,
+    /// Whether a pattern may take some that need programs.
+    may_get_programs: bool,
+}
+
+fn take_as(config: &Config, probe: &Probe) -> Result<Rungs, RunError> {
     let mut making = own::Making::default();
-    let found = (0..config.ifaces.len()).map(|number| making.find(config, number));
+    let found = config.ifaces.iter().map(|iface| making.find(config, iface));
     let found = found.collect::<Result<Vec<_>, _>>()?;
     let (found, made): (Vec<_>, Vec<_>) = found.into_iter().unzip();
-    let asked = config.ifaces.iter().map(|iface| iface.attach);
     let means = Means::of_node(probe, config);
-    let choices = choose(&means, &asked.zip(&found).collect::<Vec<_>>());
+    // What is there and matches has a say, and is taken later.
+    let listed = match config.patterns[..] {
+        [] => Vec::new(),
+        _ => iface::list().unwrap_or_default(),
+    };
+    let matching = listed.iter().filter(|link| link.is_ethernet);
+    let matching = matching.filter_map(|link| config.matching(&link.name));
+    let matching = matching.filter_map(|it| Some((Iface::by_name(&it.name).ok()?, it)));
+    let matching: Vec<(Iface, IfaceConfig)> = matching.collect();
+    let asked = config.ifaces.iter().map(|iface| iface.attach).zip(&found);
+    let asked = asked.chain(matching.iter().map(|(found, it)| (it.attach, found)));
+    let is_matched = |text: &str| {
+        let mut matching = matching.iter();
+        matching.any(|(_, it)| it.pattern.as_deref() == Some(text))
+    };
+    let patterns = config.patterns.iter();
+    let patterns = patterns.map(|it| (it.attach, it.glob.text()));
+    let unmatched: Vec<_> = patterns.filter(|(_, text)| !is_matched(text)).collect();
+    let (hook, choices) = choose_beside(&means, &asked.collect::<Vec<_>>(), &unmatched);
+    let mut patterns = config.patterns.iter();
+    let may_get_programs =
+        means.no_programs.is_none() && patterns.any(|it| it.attach != Attach::Packet);
     let facts: Vec<_> = found.into_iter().zip(choices).collect();
     let mut programs = facts.iter().filter(|(_, to)| to.rung.has_programs());
     match (programs.next(), means.no_programs) {
@@ -258,7 +296,12 @@ fn take_as(config: &Config, probe: &Probe) -> Result<(Vec<Taken>, Vec<Option<Mad
             iface: iface.name.clone(),
             because,
         }),
-        _ => Ok((facts, made)),
+        _ => Ok(Rungs {
+            hook,
+            facts,
+            made,
+            may_get_programs,
+        }),
     }
 }
 
@@ -359,190 +402,6 @@ fn make_paths(
         made.extend(dispatch::handler_paths(graph, &path.config, numbers, ends)?);
     }
     Ok(made)
-}
-
-/// Takes an interface without a kernel tier: one of the host's by packet sockets, or what was
-/// made for it.
-pub(super) fn take_without_programs(
-    plan: &Plan,
-    paths: &PathRegistry,
-    link: &Link,
-    found: &Iface,
-    Choice { rung, because }: Choice,
-    made: Option<Made>,
-    bell: &Arc<Bell>,
-) -> Result<(NodeIface, FramePort, Option<IngressDrop>), RunError> {
-    let number = link.number();
-    let numbers = &plan.ifaces[number];
-    let table = dispatch::table(&found.name, plan, paths, number)?;
-    let (medium, outside, drop_rule): (Box<dyn Medium>, _, _) = match made {
-        Some(made) => {
-            let (medium, outside) = made.into_medium(&found.name, bell)?;
-            (medium, outside, None)
-        }
-        None => {
-            let (socket, drop_rule) = open_sockets(found, &numbers.paths, paths)?;
-            (Box::new(socket), Outside::default(), drop_rule)
-        }
-    };
-    let iface = NodeIface {
-        table,
-        catch_all: false,
-        xdp: None,
-        ifindex: found.ifindex,
-        facts: iface_facts(found),
-        rung,
-        because,
-        tx_errors: [tx_errors(&found.name, rung); 2],
-        lost_before: 0,
-        not_taken: None,
-        consumes: rung.is_own() || drop_rule.is_some(),
-        state: State::Up,
-        mac_changes: 0,
-        outside,
-    };
-    let port = FramePort {
-        medium,
-        rooms: Rooms::new(match found.ifindex {
-            0 => own::ROOM_BYTES,
-            _ => iface.facts.mtu,
-        }),
-        iface: number,
-        mac: link.mac().clone(),
-        unmatched_row: numbers.unmatched_row,
-    };
-    Ok((iface, port, drop_rule))
-}
-
-/// Packet sockets on an interface, and the rule that keeps what its paths match from the host.
-fn open_sockets(
-    found: &Iface,
-    its_paths: &[PathId],
-    paths: &PathRegistry,
-) -> Result<(Socket, Option<IngressDrop>), RunError> {
-    let system = |source| RunError::System {
-        doing: "open a packet socket (CAP_NET_RAW; `unshare -Urn` gives it in a namespace)",
-        source,
-    };
-    let socket = PacketSocket::open(found.ifindex).map_err(system)?;
-    let out = PacketSocket::open_to_send(found.ifindex).map_err(system)?;
-    let mut matches = Some(Vec::new());
-    for path in its_paths {
-        let more = drop_rule::drop_matches(&paths.bound(*path).config.filter);
-        matches = matches.zip(more).map(|(all, more)| [all, more].concat());
-    }
-    let installed = match matches {
-        Some(matches) => IngressDrop::install(&found.name, &matches)
-            .map_err(|error| format!("{error} ({})", error.hint())),
-        None => Err(drop_rule::NO_DROP_HINT.to_owned()),
-    };
-    let drop_rule = match installed {
-        Ok(rule) => Some(rule),
-        Err(because) => {
-            say(&format!(
-                "{}: the host's stack also sees what the paths consume: {because}",
-                found.name
-            ));
-            None
-        }
-    };
-    let socket = Socket {
-        socket,
-        out,
-        passer: Passer::open(found.ifindex).ok(),
-        dropped_from_host: drop_rule.is_some(),
-    };
-    Ok((socket, drop_rule))
-}
-
-/// What taking an interface with XDP needs to know of the node.
-struct Common<'a> {
-    config: &'a Config,
-    plan: &'a Plan,
-    paths: &'a PathRegistry,
-    maps: &'a NodeMaps,
-    handlers: &'a BTreeMap<HandlerId, HandlerHandle>,
-    arena: bool,
-}
-
-fn take_with_xdp(
-    common: &Common,
-    number: usize,
-    found: &Iface,
-    Choice { rung, because }: Choice,
-) -> Result<(NodeIface, XdpPort), RunError> {
-    let Common {
-        config,
-        plan,
-        paths,
-        ..
-    } = common;
-    let ready = Ready::of(common.maps, found, rung)?;
-    let numbers = &plan.ifaces[number];
-    let slots = program_array::create()?;
-    for &path in &numbers.paths {
-        let handler = &common.handlers[&plan.paths[&path].handler];
-        let slot = plan.slot(path, number).expect("a path of this interface");
-        let program = handler.user_program.as_ref().expect("the node has maps");
-        slots
-            .set_slot(slot as u32, program.fd())
-            .map_err(|source| RunError::System {
-                doing: "fill the program array",
-                source,
-            })?;
-    }
-    let table = dispatch::table(&found.name, plan, paths, number)?;
-    let leaves = dispatch::Leaves {
-        plan,
-        paths,
-        // What takes whole frames comes later.
-        frame_queue: None,
-        relays: None,
-        iface: number,
-    };
-    let (entry, demux) = dispatch::Entry {
-        name: &found.name,
-        maps: common.maps,
-        slots: &slots,
-        unmatched_row: leaves.unmatched_row(),
-        mac: found.mac,
-        reply: ready.reply,
-        arena: common.arena,
-        observe: None,
-    }
-    .load(&table, |target| leaves.leaf(target))?;
-    let asked = config.ifaces[number].attach;
-    let entered = ready.enter(&entry, found, asked)?;
-    let iface = NodeIface {
-        table,
-        catch_all: false,
-        xdp: Some(XdpSide {
-            link: entered.link,
-            exit_link: entered.exit_link,
-            slots: Arc::new(slots),
-            entry,
-            demux,
-            next: NextProgram::None,
-            reply: entered.reply,
-        }),
-        ifindex: found.ifindex,
-        facts: iface_facts(found),
-        rung: entered.rung,
-        because: if entered.rung == rung {
-            because
-        } else {
-            // Only `auto` steps down.
-            Some("its driver does not take the program".to_owned())
-        },
-        tx_errors: [tx_errors(&found.name, entered.rung); 2],
-        lost_before: 0,
-        not_taken: None,
-        consumes: true,
-        state: State::Up,
-        mac_changes: 0,
-        outside: Outside::default(),
-    };
-    Ok((iface, entered.port))
 }
 
 /// Begins to promote what the configuration wants in the kernel tier; where that

@@ -18,7 +18,7 @@ impl NodeCapture {
 
 impl Node {
     fn captures(&self) -> impl Iterator<Item = &NodeCapture> {
-        let ifaces = self.ifaces.iter();
+        let ifaces = self.ifaces.values();
         ifaces.filter_map(|iface| iface.outside.capture.as_ref())
     }
 
@@ -37,11 +37,11 @@ impl Node {
 
     /// Says which captures have come to their ends, once.
     pub(super) fn look_at_captures(&mut self) {
-        for (number, iface) in self.ifaces.iter_mut().enumerate() {
+        for iface in self.ifaces.values_mut() {
             let Some(capture) = &mut iface.outside.capture else {
                 continue;
             };
-            let name = &self.config.ifaces[number].name;
+            let name = &iface.name;
             if let (Some(because), Some(file)) = (capture.progress.unwritten(), &capture.write)
                 && !std::mem::replace(&mut capture.is_loss_said, true)
             {
@@ -89,7 +89,12 @@ impl Node {
         }
         self.look_at_captures();
         let mut sum = self.rows_of_relays();
-        let mut rows: Vec<_> = self.plan.ifaces.iter().map(|it| it.unmatched_row).collect();
+        let mut rows: Vec<_> = self
+            .plan
+            .ifaces
+            .values()
+            .map(|it| it.unmatched_row)
+            .collect();
         rows.extend(self.plan.paths.values().map(|it| it.row));
         rows.push(self.plan.module_row);
         for row in rows {

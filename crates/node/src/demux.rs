@@ -80,12 +80,11 @@ impl Node {
     ///
     /// If there is no such interface, or if the kernel does not say what was caught.
     pub(super) fn show_demux(&self, iface: Option<&str>) -> Result<Demux, Refusal> {
-        let names: Vec<&str> = self.config.ifaces.iter().map(|i| &*i.name).collect();
         let shown = match iface {
-            None => (0..names.len()).collect(),
+            None => self.ifaces.numbers(),
             Some(name) => {
-                let at = names.iter().position(|known| name == *known);
-                vec![at.ok_or_else(|| unknown("interface", name, &names))?]
+                let unknown = || unknown("interface", name, &self.iface_names());
+                vec![self.iface_number(name).ok_or_else(unknown)?]
             }
         };
         let interfaces = shown.into_iter().map(|iface| self.demux_of(iface));
@@ -95,8 +94,10 @@ impl Node {
     }
 
     /// Looks a frame up in the node's own tables.
-    pub(super) fn looks(&self) -> impl Fn(usize, &Headers, &[u8]) -> Looked {
+    pub(super) fn looks(&self) -> impl Fn(&str, &Headers, &[u8]) -> Looked {
         |iface, headers, frame| {
+            let iface = self.iface_number(iface);
+            let iface = iface.expect("the node's interfaces are its configuration's");
             let table = &self.ifaces[iface].table;
             let name = |target| self.target_name(target);
             Looked::of(table, self.targets(iface), name, headers, frame)
@@ -105,7 +106,7 @@ impl Node {
 
     fn demux_of(&self, iface: usize) -> Result<DemuxOfInterface, Refusal> {
         let NodeIface { table, xdp, .. } = &self.ifaces[iface];
-        let name = &self.config.ifaces[iface].name;
+        let name = &self.ifaces[iface].name;
         // Nobody counts by entry where frames come by a socket.
         let hits = xdp.as_ref().map(|xdp| xdp.demux.hits()).transpose();
         let hits = hits.map_err(|error| {

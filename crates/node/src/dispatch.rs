@@ -76,10 +76,8 @@ impl Leaves<'_> {
                 .leaf(self.iface, path, &self.paths.bound(path).config);
         }
         let number = self.paths.frames(id).and_then(|path| path.number);
-        let rings = self
-            .frame_queue
-            .and_then(|plan| plan.rings_at(self.iface))
-            .expect("the frame queue has rings for every interface that paths of modules are on");
+        let frame_queue = self.frame_queue.expect("paths of modules have one");
+        let rings = frame_queue.rings_at(self.iface);
         let row = self.plan.module_row.0;
         let whole = Leaf {
             row,
@@ -88,7 +86,7 @@ impl Leaves<'_> {
             ring_count: rings.len() as u16,
             flags: flag::RAW,
             slot: FRAMES_SLOT,
-            path: row,
+            tag: self.iface as u32,
         };
         let number = self.relays.and_then(|relays| relays.number(id));
         number.map_or(whole, |number| Leaf {
@@ -292,7 +290,7 @@ impl Node {
         let leaves = self.leaves(iface);
         let observe = self.entries_observe();
         let entry = Entry {
-            name: &self.config.ifaces[iface].name,
+            name: &self.ifaces[iface].name,
             maps,
             slots: &xdp.slots,
             unmatched_row: leaves.unmatched_row(),
@@ -328,7 +326,7 @@ impl Node {
 
     /// Says that an interface does not take an entry program.
     pub(super) fn not_exchanged(&self, iface: usize, error: &io::Error) -> Refusal {
-        let name = &self.config.ifaces[iface].name;
+        let name = &self.ifaces[iface].name;
         Refusal::failed(
             format!("`{name}` does not take another entry program: {error}"),
             "was Ashway detached from it? `ashway doctor` shows who has it",

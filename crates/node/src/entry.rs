@@ -141,7 +141,7 @@ impl Node {
     /// Has the programs made that are wanted. A snapshot of each interface's table is
     /// taken here: 0.1 us for each of its entries.
     pub(super) fn begin_entries(&mut self) {
-        for iface in 0..self.ifaces.len() {
+        for iface in self.ifaces.numbers() {
             let xdp = self.ifaces[iface].xdp.as_ref();
             if xdp.is_some_and(|xdp| matches!(xdp.next, NextProgram::Wanted)) {
                 self.begin_entry(iface);
@@ -155,7 +155,7 @@ impl Node {
         };
         let leaves = self.leaves(iface);
         let shapes = self.ifaces[iface].table.shapes().iter();
-        let name = &self.config.ifaces[iface].name;
+        let name = &self.ifaces[iface].name;
         let making = Making {
             name: name.clone(),
             maps: Arc::clone(maps),
@@ -187,7 +187,10 @@ impl Node {
         iface: usize,
         made: Result<(Program, DemuxMaps), RunError>,
     ) {
-        let NodeIface { xdp, state, .. } = &mut self.ifaces[iface];
+        // It may have gone meanwhile.
+        let Some(NodeIface { xdp, state, .. }) = self.ifaces.get_mut(iface) else {
+            return;
+        };
         let Some(xdp) = xdp.as_mut().filter(|_| !state.is_lost()) else {
             return self.drop_next(iface);
         };
@@ -252,7 +255,7 @@ impl Node {
     fn entry_kept(&self, iface: usize, refusal: &Refusal) {
         // Of one that has gone, that is said.
         if !self.ifaces[iface].state.is_lost() {
-            let name = &self.config.ifaces[iface].name;
+            let name = &self.ifaces[iface].name;
             let because = &refusal.message;
             say(&format!("`{name}` keeps its entry program: {because}"));
             say(
@@ -273,7 +276,8 @@ impl Node {
     /// Nobody waits for an interface's next program any more; what it has as data asks for
     /// one again when the next shape comes.
     pub(super) fn drop_next(&mut self, iface: usize) {
-        let Some(xdp) = &mut self.ifaces[iface].xdp else {
+        let iface = self.ifaces.get_mut(iface);
+        let Some(xdp) = iface.and_then(|iface| iface.xdp.as_mut()) else {
             return;
         };
         let operation = match mem::take(&mut xdp.next) {

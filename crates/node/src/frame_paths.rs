@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use ashway_abi::trusted::MAX_RINGS;
 use ashway_demux::{self as demux, Filter, Replica};
 use ashway_kernel::Program;
 use ashway_modules::{Message, datagram};
@@ -38,7 +37,7 @@ impl Node {
     /// Hands paths to the worker, and leads whole frames to them: to all, or to none.
     pub(super) fn put_frames(&mut self, made: Vec<MadePath>) -> Result<(), Refusal> {
         if made.iter().any(|path| !path.ends.is_empty()) {
-            self.need_frame_queue(&made)?;
+            self.need_frame_queue()?;
         }
         let mut paths = Vec::with_capacity(made.len());
         let mut demux_changes = Vec::with_capacity(made.len());
@@ -130,7 +129,7 @@ impl Node {
     /// Has what decides about messages outside the worker follow changed tables.
     fn lead(&mut self, demux_changes: &[(usize, DemuxChange)]) -> Result<(), Refusal> {
         let mut ifaces = demux_changes.iter().map(|(iface, _)| *iface);
-        if ifaces.any(|iface| self.drop_rules[iface].is_some()) {
+        if ifaces.any(|iface| self.drop_rules.get(iface).is_some()) {
             self.show_host()?;
         }
         self.follow(demux_changes)
@@ -147,16 +146,16 @@ impl Node {
     }
 
     /// Makes the queue of whole frames, unless it is there.
-    fn need_frame_queue(&mut self, made: &[MadePath]) -> Result<(), Refusal> {
+    fn need_frame_queue(&mut self) -> Result<(), Refusal> {
         let Some(maps) = &self.maps else {
             return Ok(());
         };
         if self.frame_queue.is_none() {
-            let facts: Vec<_> = self.ifaces.iter().map(|iface| iface.facts).collect();
+            let facts = self.iface_facts();
             let failed = |error| RunError::Instance(error).refusal();
             let queue = Queue::of_frames(&facts, dispatch::packet(self.arena)).map_err(failed)?;
             let user_program = queue.load_user(maps).map_err(failed)?;
-            for iface in &self.ifaces {
+            for iface in self.ifaces.values() {
                 let Some(xdp) = &iface.xdp else {
                     continue;
                 };
@@ -175,20 +174,6 @@ impl Node {
                 queue,
                 user_program,
             });
-        }
-        let frame_queue = self.frame_queue.as_ref().expect("it was made above");
-        for (end, _) in made.iter().flat_map(|path| &path.ends) {
-            let iface = end.iface();
-            if self.ifaces[iface].xdp.is_some() && frame_queue.queue.plan.rings_at(iface).is_none()
-            {
-                let message = format!(
-                    "there are rings of whole frames for the first {MAX_RINGS} interfaces, and \
-                     `{}` is not among them",
-                    self.config.ifaces[iface].name
-                );
-                let hint = "put its section before others in the file, and start the node again";
-                return Err(Refusal::failed(message, hint));
-            }
         }
         Ok(())
     }
@@ -269,7 +254,7 @@ impl Node {
         demux_changes: &mut Vec<(usize, DemuxChange)>,
     ) -> Result<(), Refusal> {
         if on && self.ifaces[iface].catch_all {
-            let name = &self.config.ifaces[iface].name;
+            let name = &self.ifaces[iface].name;
             let message = format!("a path takes all fragments of `{name}` already");
             return Err(Refusal::failed(message, "one for each interface is enough"));
         }

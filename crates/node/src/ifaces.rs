@@ -31,7 +31,7 @@ impl Node {
         let before = known.to_string();
         known.set(mac);
         self.ifaces[number].mac_changes += 1;
-        let name = &self.config.ifaces[number].name;
+        let name = &self.ifaces[number].name;
         say(&format!(
             "interface `{name}` has the hardware address {known}, and had {before}"
         ));
@@ -46,7 +46,7 @@ impl Node {
             return false;
         }
         self.ifaces[number].facts.queues = queues;
-        let name = &self.config.ifaces[number].name;
+        let name = &self.ifaces[number].name;
         say(&format!(
             "interface `{name}` has {queues} receive queues, and had {before}"
         ));

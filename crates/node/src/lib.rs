@@ -21,6 +21,7 @@ mod entry;
 mod error;
 mod faulty;
 mod frame_paths;
+mod iface_set;
 mod ifaces;
 mod instances;
 mod looks;
@@ -35,6 +36,7 @@ mod owners;
 mod path_registry;
 mod paths;
 mod paths_shown;
+mod patterns;
 mod program_array;
 mod promote;
 mod relay;
@@ -51,6 +53,7 @@ pub mod show;
 mod status;
 mod swap;
 mod take;
+mod taken;
 mod taps;
 mod unload;
 pub mod why;
@@ -73,12 +76,13 @@ use ashway_ring::IngressDrop;
 use crate::compile::CompileThread;
 use crate::request::Refusal;
 use crate::rung::Rung;
-use ashway_config::{Config, NodeGraph, Tier};
+use ashway_config::{Attach, Config, NodeGraph, Tier};
 use ashway_worker::bell::Bell;
 use ashway_worker::bindings::HandlerBinding;
 use ashway_worker::counters::UserRows;
 use ashway_worker::faults::Faults;
 use ashway_worker::handle::HandlerHandle;
+use ashway_worker::iface_map::IfaceMap;
 use ashway_worker::instance::{Instance, NotPromoted};
 use ashway_worker::plan::{HandlerId, Plan};
 use ashway_worker::programs::{DemuxMaps, NodeMaps};
@@ -97,6 +101,7 @@ use operations::Operations;
 use own::Outside;
 use owners::{Owner, Owners};
 use path_registry::PathRegistry;
+use patterns::LeftOut;
 use relay::NodeRelays;
 use world::{Link, NodeServices};
 
@@ -124,11 +129,11 @@ pub struct RunOptions {
 /// interfaces go back to the host, then the worker finishes what it has.
 #[derive(Debug)]
 pub struct Node {
-    ifaces: Vec<NodeIface>,
+    ifaces: IfaceMap<NodeIface>,
     worker: Worker,
     /// By interface; they end behind the worker, so that no message is taken
     /// from the host and from the worker too.
-    drop_rules: Vec<Option<IngressDrop>>,
+    drop_rules: IfaceMap<IngressDrop>,
     /// All paths.
     paths: PathRegistry,
     /// The instances of handlers.
@@ -141,6 +146,8 @@ pub struct Node {
     bell: Arc<Bell>,
     /// Changes of interfaces.
     link_news: News,
+    /// Interfaces that match a pattern and are not taken, by the kernel's number.
+    not_taken: BTreeMap<u32, LeftOut>,
     /// Those that were unloaded and that the worker is not done with.
     leaving: Vec<HandlerHandle>,
     /// Bindings that were bypassed at the last look.
@@ -155,7 +162,7 @@ pub struct Node {
     neighbours: Neighbours,
     /// How many paths the node has named itself.
     named: u64,
-    links: Vec<Link>,
+    links: IfaceMap<Link>,
     graph: NodeGraph,
     served: NodeServices,
     maps: Option<Arc<NodeMaps>>,
@@ -182,6 +189,11 @@ pub struct Node {
 /// An interface the node has taken.
 #[derive(Debug)]
 struct NodeIface {
+    name: String,
+    /// As it was asked for.
+    attach: Attach,
+    /// The pattern that it matches, if no section has its name.
+    pattern: Option<String>,
     /// Its demux.
     table: Table<Target>,
     /// Whether one path takes all fragments.
@@ -213,11 +225,11 @@ struct NodeIface {
 impl NodeIface {
     /// Asks the driver how many frames it has lost, while it is the driver of the
     /// interface that the node took.
-    fn ask_driver(&mut self, name: &str) {
+    fn ask_driver(&mut self) {
         if !matches!(self.state, State::Gone | State::Anew) {
             let [_, last] = &mut self.tx_errors;
             // A driver that is just leaving says nothing.
-            *last = take::tx_errors(name, self.rung).max(*last);
+            *last = take::tx_errors(&self.name, self.rung).max(*last);
         }
     }
 
@@ -285,6 +297,26 @@ impl Node {
     /// The instances of all handlers.
     fn instances(&self) -> impl Iterator<Item = &Arc<Instance>> + Clone {
         self.handlers.values().map(|handler| &handler.shared)
+    }
+
+    /// The number of the interface of this name.
+    fn iface_number(&self, name: &str) -> Option<usize> {
+        let mut ifaces = self.ifaces.iter();
+        let (number, _) = ifaces.find(|(_, iface)| iface.name == name)?;
+        Some(number)
+    }
+
+    /// The names of all interfaces.
+    fn iface_names(&self) -> Vec<&str> {
+        self.ifaces.values().map(|iface| &*iface.name).collect()
+    }
+
+    /// What plans need to know of the interfaces.
+    fn iface_facts(&self) -> IfaceMap<IfaceFacts> {
+        let ifaces = self.ifaces.iter();
+        ifaces
+            .map(|(number, iface)| (number, iface.facts))
+            .collect()
     }
 
     /// The handler of this name.
@@ -358,15 +390,15 @@ impl Node {
     /// [again](Self::take_again) that were made anew. What is to leave by one that cannot is
     /// dropped from now on, in both tiers. Says whether any is left, or can come back: one
     /// that was taken from the node does not.
-    fn look_for_ifaces(&mut self) -> bool {
+    fn look_for_ifaces(&mut self, looks: &mut looks::Looks) -> bool {
         let mut changed = false;
         let mut seen = Vec::new();
         let mut left = Vec::new();
-        for (number, iface) in self.ifaces.iter_mut().enumerate() {
+        for (number, iface) in self.ifaces.iter_mut() {
             if matches!(iface.rung, Rung::Pcap | Rung::Memory) {
                 continue;
             }
-            let name = &self.config.ifaces[number].name;
+            let name = &iface.name.clone();
             let attached = iface.xdp.as_ref().is_none_or(|xdp| xdp.link.is_attached());
             let found = ashway_kernel::iface::now(iface.ifindex);
             // Renamed, it is another interface: the configuration knows it by its name.
@@ -393,22 +425,22 @@ impl Node {
                 Err(_) => iface.state,
             };
             let was = std::mem::replace(&mut iface.state, now);
-            iface.ask_driver(name);
+            iface.ask_driver();
             if was == now {
                 continue;
             }
             changed = true;
-            if now == State::Gone || now == State::Anew && was != State::Gone {
+            let is_gone = now == State::Gone || now == State::Anew && was != State::Gone;
+            // One that a pattern has taken is let go of for good, in a moment.
+            let comes_back = iface.pattern.is_none();
+            if is_gone && comes_back {
                 iface.leave();
                 left.push(number);
             }
             if let Some(other) = other_name {
                 say(&format!("interface `{name}` is called `{other}` now"));
             }
-            let link = self.links.iter().find(|link| link.name() == name);
-            if let Some(link) = link {
-                link.set_down(!matches!(now, State::Up | State::Detached));
-            }
+            self.links[number].set_down(!matches!(now, State::Up | State::Detached));
             say(&match now {
                 State::Up => format!("interface `{name}` is up again"),
                 State::Down => format!("interface `{name}` is down"),
@@ -417,7 +449,8 @@ impl Node {
                 State::Anew => format!("interface `{name}` was made anew"),
             });
             // What is made anew is taken in a moment.
-            if let Some(hint) = now.hint(name).filter(|_| now != State::Anew) {
+            let hint = now.hint(name).filter(|_| now != State::Anew);
+            if let Some(hint) = hint.filter(|_| comes_back || !is_gone) {
                 say(&format!("  hint: {hint}"));
             }
         }
@@ -427,16 +460,25 @@ impl Node {
         for (number, now) in seen {
             changed |= self.follow_iface(number, &now);
         }
-        for number in 0..self.ifaces.len() {
-            if self.ifaces[number].state == State::Anew {
+        for number in self.ifaces.numbers() {
+            let iface = &self.ifaces[number];
+            if iface.state == State::Anew && iface.pattern.is_none() {
                 changed |= self.take_again(number);
             }
         }
-        if changed {
+        let followed = self.follow_patterns();
+        if followed.more {
+            looks.ifaces.want();
+        }
+        if followed.changed {
+            self.begin_entries();
+        }
+        if changed || followed.changed {
             // A worker that does not answer works for nobody any more.
             let _ = self.call_worker(Command::RefreshRelays);
         }
         let taken = |iface: &NodeIface| iface.state == State::Detached;
-        self.ifaces.is_empty() || !self.ifaces.iter().all(taken)
+        let awaits = self.ifaces.is_empty() || !self.config.patterns.is_empty();
+        awaits || !self.ifaces.values().all(taken)
     }
 }

@@ -9,7 +9,7 @@
 //! | faults, bypasses, owners, readers, the worker | the [bell](ashway_worker::bell::Bell), a pidfd, a request | [`TICK`] |
 //! | the same | somebody observes, messages are compared before a promotion, the worker has an unloaded handler: these say nothing by themselves and end | each [`TICK`] meanwhile |
 //! | interfaces | rtnetlink, a request | [`IFACE_LOOK`] |
-//! | the same | a link that is detached by others than `ashway iface detach` says nothing | each [`UNTOLD`] |
+//! | the same | a link that is detached by others than `ashway iface detach` says nothing; an interface that matches a pattern could not be taken | each [`UNTOLD`] |
 //! | neighbours | rtnetlink, while a path wants some | [`neighbours::LOOK`] |
 //! | the same | while one is not known, or the kernel is not sure of it | each [`neighbours::ASK`] |
 
@@ -182,10 +182,11 @@ impl Node {
     /// Looks at the interfaces; whether any is left.
     pub(super) fn look_at_ifaces(&mut self, looks: &mut Looks) -> bool {
         self.link_news.take();
-        if self.ifaces.iter().any(|iface| iface.xdp.is_some()) {
+        let has_programs = self.ifaces.values().any(|iface| iface.xdp.is_some());
+        if has_programs || !self.not_taken.is_empty() {
             looks.ifaces.want_at(Instant::now() + UNTOLD);
         }
-        self.look_for_ifaces()
+        self.look_for_ifaces(looks)
     }
 }
 

@@ -121,12 +121,7 @@ impl Node {
             } else {
                 Direction::Backward
             };
-            let Some(number) = self
-                .config
-                .ifaces
-                .iter()
-                .position(|known| known.name == *iface)
-            else {
+            let Some(number) = self.iface_number(iface) else {
                 continue;
             };
             let refused = |error: FilterError| {

@@ -25,6 +25,7 @@ use ashway_modules::mac::Mac;
 use ashway_path::places::{IdMap, PathId};
 
 use super::Node;
+use ashway_worker::iface_map::IfaceMap;
 use ashway_worker::order::Order;
 use ashway_worker::worker::command::Command;
 
@@ -40,7 +41,13 @@ pub(super) const ASK: Duration = Duration::from_secs(1);
 const MOST_ASKED: u32 = 100;
 
 /// An address, by an interface.
-type Key = (u16, IpAddr);
+type Key = (u32, IpAddr);
+
+/// The kernel's number of the interface that this is at; 0, which is no interface's, if that has
+/// gone.
+fn ifindex(ifindices: &IfaceMap<u32>, (iface, _): Key) -> u32 {
+    ifindices.get(iface as usize).copied().unwrap_or(0)
+}
 
 /// A place in the order in which next hops are asked about: those that were asked about
 /// before come behind all others.
@@ -188,7 +195,7 @@ impl Neighbours {
     /// asked](Self::ask) about [`MOST_ASKED`]; for others there is the next look.
     fn look_up(
         &mut self,
-        ifindices: &[u32],
+        ifindices: &IfaceMap<u32>,
         kernel: &mut impl Kernel,
     ) -> Vec<(PathId, Option<[u8; 6]>)> {
         let mut macs = Vec::new();
@@ -198,7 +205,7 @@ impl Neighbours {
             }
             let hop = self.hops.get(&to).expect("a path wants it");
             if !hop.is_looked_up {
-                self.look_up_one(to, ifindices[usize::from(to.0)], kernel);
+                self.look_up_one(to, ifindex(ifindices, to), kernel);
             }
             macs.push((id, self.mac(&to)));
         }
@@ -265,7 +272,12 @@ impl Neighbours {
 
     /// Asks at once about those of these that are known no more and that a path sends to:
     /// their messages are dropped meanwhile.
-    fn ask_again(&mut self, changed: &HashSet<Key>, ifindices: &[u32], kernel: &mut impl Kernel) {
+    fn ask_again(
+        &mut self,
+        changed: &HashSet<Key>,
+        ifindices: &IfaceMap<u32>,
+        kernel: &mut impl Kernel,
+    ) {
         let mut gone = changed.iter().filter(|key| !self.known.contains_key(key));
         if gone.clone().next().is_none() {
             return;
@@ -277,7 +289,7 @@ impl Neighbours {
             && let Some(key) = gone.find(|key| used.contains(key))
         {
             self.asked += 1;
-            kernel.ask(ifindices[usize::from(key.0)], key.1);
+            kernel.ask(ifindex(ifindices, *key), key.1);
         }
     }
 
@@ -288,22 +300,22 @@ impl Neighbours {
     fn look(
         &mut self,
         now: Instant,
-        ifindices: &[u32],
+        ifindices: &IfaceMap<u32>,
         kernel: &mut impl Kernel,
     ) -> Vec<(PathId, Option<[u8; 6]>)> {
         self.asked = 0;
         let mut known = HashMap::new();
-        for (iface, ifindex) in ifindices.iter().enumerate() {
+        for (iface, ifindex) in ifindices.iter() {
             // One that is gone has no neighbours.
             let all = kernel.all(*ifindex).unwrap_or_default();
             known.extend(
                 all.into_iter()
-                    .map(|(at, found)| ((iface as u16, at), found)),
+                    .map(|(at, found)| ((iface as u32, at), found)),
             );
         }
         for key in self.known.keys() {
             if !known.contains_key(key)
-                && let Some(found) = kernel.find(ifindices[usize::from(key.0)], key.1)
+                && let Some(found) = kernel.find(ifindex(ifindices, *key), key.1)
             {
                 known.insert(*key, found);
             }
@@ -322,7 +334,7 @@ impl Neighbours {
         {
             self.asked += 1;
             self.turns.remove(&turn);
-            let ifindex = ifindices[usize::from(to.0)];
+            let ifindex = ifindex(ifindices, to);
             let neighbour = kernel.next_hop(ifindex, to.1);
             if let Some(at) = neighbour
                 && self
@@ -356,7 +368,7 @@ impl Node {
     /// The hardware address of where a path sends to, which is told of each change from
     /// now on.
     pub(super) fn want_neighbour(&mut self, id: PathId, (iface, to): (u32, IpAddr)) -> NextMac {
-        self.neighbours.want(id, (iface as u16, to))
+        self.neighbours.want(id, (iface, to))
     }
 
     /// Looks up the next hops of paths that were created, and asks the kernel about them: for
@@ -381,8 +393,11 @@ impl Node {
         self.neighbours.ask(&mut self.tables);
     }
 
-    fn ifindices(&self) -> Vec<u32> {
-        self.ifaces.iter().map(|iface| iface.ifindex).collect()
+    fn ifindices(&self) -> IfaceMap<u32> {
+        let ifaces = self.ifaces.iter();
+        ifaces
+            .map(|(number, iface)| (number, iface.ifindex))
+            .collect()
     }
 
     /// Looks at the kernel's table, and tells paths what has changed. Says when to look
@@ -416,7 +431,7 @@ impl Node {
         Some(answer::NextHop {
             address: to.to_string(),
             neighbour: hop.neighbour.map(|neighbour| neighbour.to_string()),
-            iface: self.config.ifaces[usize::from(*iface)].name.clone(),
+            iface: self.ifaces[*iface as usize].name.clone(),
             mac: self
                 .neighbours
                 .mac(key)
@@ -479,12 +494,17 @@ mod tests {
         if let NextMac::Known(mac) = all.want(path, to) {
             return mac;
         }
-        let macs = all.look_up(&[7], kernel);
+        let macs = all.look_up(&at7(), kernel);
         assert!(kernel.asked.is_empty(), "no path waits for that");
         all.ask(kernel);
         assert_eq!(macs.len(), 1);
         assert_eq!(macs[0].0, path);
         macs[0].1
+    }
+
+    /// The one interface.
+    fn at7() -> IfaceMap<u32> {
+        [(0, 7)].into_iter().collect()
     }
 
     #[test]
@@ -500,10 +520,10 @@ mod tests {
         assert_eq!(kernel.routes, 0, "whoever wants them waits for nothing");
         all.forget(&[gone]);
         let mac = Some(sure(1).mac);
-        assert_eq!(all.look_up(&[7], &mut kernel), [(one, mac), (two, mac)]);
+        assert_eq!(all.look_up(&at7(), &mut kernel), [(one, mac), (two, mac)]);
         assert_eq!((kernel.routes, all.to_ask.len()), (1, 0));
         assert_eq!(all.want(late, to), NextMac::Known(mac));
-        assert_eq!(all.look_up(&[7], &mut kernel), []);
+        assert_eq!(all.look_up(&at7(), &mut kernel), []);
         assert_eq!(all.turns.len(), 1, "one next hop has one turn");
     }
 
@@ -537,25 +557,25 @@ mod tests {
         // The kernel is asked about what it does not know, and one route is one question.
         assert_eq!((&kernel.asked[..], kernel.routes), (&[address(2)][..], 2));
         let now = Instant::now();
-        assert_eq!(all.look(now, &[7], &mut kernel), []);
+        assert_eq!(all.look(now, &at7(), &mut kernel), []);
         // A dump that missed one is not believed.
         kernel.hidden.insert(address(1));
-        assert_eq!(all.look(now, &[7], &mut kernel), []);
+        assert_eq!(all.look(now, &at7(), &mut kernel), []);
         kernel.neighbours.insert(address(2), sure(2));
         assert_eq!(
-            all.look(now, &[7], &mut kernel),
+            all.look(now, &at7(), &mut kernel),
             [(there, Some(sure(2).mac))]
         );
         kernel.neighbours.remove(&address(1));
         kernel.asked.clear();
-        let mut told = all.look(now, &[7], &mut kernel);
+        let mut told = all.look(now, &at7(), &mut kernel);
         told.sort();
         assert_eq!(told, [(here, None), (alike, None)]);
         // It is asked about at once, before its turn.
         assert_eq!(kernel.asked, [address(1)]);
         // What the route says counts.
         (kernel.gateway, kernel.asked) = (Some(address(2)), Vec::new());
-        let mut told = all.look(now + 2 * ASK, &[7], &mut kernel);
+        let mut told = all.look(now + 2 * ASK, &at7(), &mut kernel);
         told.sort();
         // One has that hop already.
         assert_eq!(told, [here, alike].map(|id| (id, Some(sure(2).mac))));
@@ -574,14 +594,14 @@ mod tests {
             let mac = all.want(ids.take(), (0, address(number)));
             assert_eq!(mac, NextMac::Awaited);
         }
-        let macs = all.look_up(&[7], &mut kernel);
+        let macs = all.look_up(&at7(), &mut kernel);
         assert_eq!(macs.len(), HOPS as usize);
         all.ask(&mut kernel);
         assert_eq!(kernel.asked.len(), MOST_ASKED as usize);
         let begin = Instant::now();
         for look in 1..=HOPS / MOST_ASKED {
             let before = kernel.asked.len();
-            all.look(begin, &[7], &mut kernel);
+            all.look(begin, &at7(), &mut kernel);
             let asked = (kernel.asked.len() - before) as u32;
             let left = HOPS - look * MOST_ASKED;
             assert_eq!(asked, left.min(MOST_ASKED), "look {look}");
@@ -589,7 +609,7 @@ mod tests {
         let ever: HashSet<IpAddr> = kernel.asked.drain(..).collect();
         assert_eq!(ever.len(), HOPS as usize);
         for _ in 0..HOPS / MOST_ASKED {
-            all.look(begin + 2 * ASK, &[7], &mut kernel);
+            all.look(begin + 2 * ASK, &at7(), &mut kernel);
         }
         let again: HashSet<IpAddr> = kernel.asked.iter().copied().collect();
         assert_eq!(

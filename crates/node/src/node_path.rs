@@ -160,7 +160,7 @@ pub(super) struct RelaySlot {
 /// An end of a path at an interface.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attachment {
-    iface: u16,
+    iface: u32,
     /// Which way messages go there.
     pub(super) direction: Direction,
     /// Whether it takes all fragments of the interface.
@@ -170,7 +170,7 @@ pub(super) struct Attachment {
 impl Attachment {
     pub(super) const fn new(iface: usize, direction: Direction, catches: bool) -> Self {
         Self {
-            iface: iface as u16,
+            iface: iface as u32,
             direction,
             catches,
         }

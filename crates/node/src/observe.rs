@@ -176,7 +176,7 @@ impl Node {
             count: request.count,
             ..Subscription::default()
         };
-        let ifaces: Vec<&str> = self.config.ifaces.iter().map(|i| i.name.as_str()).collect();
+        let ifaces = self.iface_names();
         let paths: Vec<&str> = self.paths.names().map(whole_name).collect();
         // A name alone is an interface's or a path's.
         if let Some(on) = &request.on {
@@ -386,7 +386,7 @@ impl Node {
         let observed = self.observation.as_ref();
         let program = observed.and_then(|on| on.program(Key::Frames));
         let program = program.unwrap_or(&frame_queue.user_program);
-        for xdp in self.ifaces.iter().filter_map(|iface| iface.xdp.as_ref()) {
+        for xdp in self.ifaces.values().filter_map(|iface| iface.xdp.as_ref()) {
             let _ = xdp.slots.set_slot(FRAMES_SLOT, program.fd());
         }
         let Some(relays) = &self.relays else {
@@ -394,7 +394,7 @@ impl Node {
         };
         let program = observed.and_then(|on| on.program(Key::Relays));
         let program = program.unwrap_or(&relays.program);
-        for xdp in self.ifaces.iter().filter_map(|iface| iface.xdp.as_ref()) {
+        for xdp in self.ifaces.values().filter_map(|iface| iface.xdp.as_ref()) {
             let _ = xdp.slots.set_slot(RELAY_SLOT, program.fd());
         }
     }
@@ -402,12 +402,12 @@ impl Node {
     /// Exchanges the entry programs; says which interfaces have kept theirs, and why.
     fn exchange_all(&mut self) -> Vec<(String, String)> {
         let mut kept = Vec::new();
-        for iface in 0..self.ifaces.len() {
+        for iface in self.ifaces.numbers() {
             // One that has gone, or was taken from the node, has nobody to observe.
             if !self.ifaces[iface].state.is_lost()
                 && let Err(refusal) = self.exchange(iface)
             {
-                let name = self.config.ifaces[iface].name.clone();
+                let name = self.ifaces[iface].name.clone();
                 kept.push((name, refusal.message));
             }
         }
@@ -525,7 +525,7 @@ impl Node {
             let names = (whole_name(path).to_owned(), whole_name(handler).to_owned());
             (self.plan.paths[&id].row.0, names)
         });
-        let ifaces = self.config.ifaces.iter();
+        let ifaces = self.ifaces.iter();
         let relays = self.relays.iter().flat_map(NodeRelays::numbers);
         let relays = relays.filter_map(|(id, number)| {
             let path = self.paths.at(id)?;
@@ -540,10 +540,12 @@ impl Node {
             Some((self.plan.relay_row(number).0, relay))
         });
         Names {
-            ifaces: ifaces.clone().map(|iface| iface.name.clone()).collect(),
+            ifaces: ifaces
+                .clone()
+                .map(|(number, iface)| (number, iface.name.clone()))
+                .collect(),
             by_ifindex: ifaces
-                .zip(&self.ifaces)
-                .map(|(config, iface)| (iface.ifindex, config.name.clone()))
+                .map(|(_, iface)| (iface.ifindex, iface.name.clone()))
                 .collect(),
             paths: paths.collect(),
             relays: relays.collect(),

@@ -125,9 +125,8 @@ impl Making {
     pub(super) fn find(
         &mut self,
         config: &Config,
-        number: usize,
+        iface: &IfaceConfig,
     ) -> Result<(Iface, Option<Made>), RunError> {
-        let iface = &config.ifaces[number];
         let made = match iface.attach {
             Attach::Tap => {
                 let tap = TapDevice::open(&iface.name).map_err(|source| RunError::TapDevice {
@@ -234,16 +233,15 @@ impl Node {
     /// [`serve`](crate::serve()). `None` if there is no such link, or it joins two interfaces, or
     /// somebody has taken it.
     pub fn far_end(&mut self, iface: &str) -> Option<FarEnd> {
-        let mut configs = self.config.ifaces.iter();
-        let number = configs.position(|config| config.name == iface)?;
+        let number = self.iface_number(iface)?;
         self.ifaces[number].outside.far_end.take()
     }
 
     /// Lets go of far ends that nobody has taken: what is sent there has nowhere to go.
     pub(super) fn drop_far_ends(&mut self) {
-        for (iface, config) in self.ifaces.iter_mut().zip(&self.config.ifaces) {
+        for iface in self.ifaces.values_mut() {
             if iface.outside.far_end.take().is_some() {
-                let name = &config.name;
+                let name = &iface.name;
                 say(&format!(
                     "{name}: nobody is at the other end; `peer` joins it to another"
                 ));

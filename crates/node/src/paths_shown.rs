@@ -118,7 +118,7 @@ impl Node {
             .ends_of(id, path)
             .into_iter()
             .map(|(iface, target)| Entrance {
-                iface: self.config.ifaces[iface].name.clone(),
+                iface: self.ifaces[iface].name.clone(),
                 filter: self.ifaces[iface].table.text(target).map(str::to_owned),
                 direction: word(target.direction).into(),
             });

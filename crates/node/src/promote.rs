@@ -237,8 +237,14 @@ impl Node {
     }
 
     pub(super) fn has_xdp(&self, path: &PathConfig) -> bool {
-        let mut ifaces = self.ifaces.iter().zip(&self.config.ifaces);
-        ifaces.all(|(iface, config)| iface.xdp.is_some() || !path.ifaces.contains(&config.name))
+        let mut ifaces = self.ifaces.values();
+        let mut patterns = self.config.patterns.iter();
+        let comes_by_socket = patterns.any(|it| {
+            it.attach == ashway_config::Attach::Packet
+                && path.patterns.iter().any(|text| text == it.glob.text())
+        });
+        !comes_by_socket
+            && ifaces.all(|iface| iface.xdp.is_some() || !path.ifaces.contains(&iface.name))
     }
 
     /// Moves a path to the kernel tier if its handler could be compiled for it.

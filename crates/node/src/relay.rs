@@ -31,14 +31,15 @@ use ashway_path::places::PathId;
 use ashway_path::stage::Direction;
 use rustix::thread::{MembarrierCommand, membarrier};
 
+use super::Node;
 use super::node_path::{Attachment, FramePath, RelaySlot};
 use super::program_array::RELAY_SLOT;
-use super::{Node, NodeIface};
 use crate::request::{Code, Refusal};
 use ashway_config::{NotBound, Tier};
 use ashway_worker::counters::Row;
+use ashway_worker::iface_map::IfaceMap;
 use ashway_worker::programs;
-use ashway_worker::relays::{self, KEYS, MOST, Relays};
+use ashway_worker::relays::{self, KEYS, MOST, Out, Relays};
 use ashway_worker::shadow::Compared;
 use ashway_worker::worker::command::{Command, Resource};
 
@@ -166,15 +167,14 @@ impl Node {
         let hops = hops.map_err(|error| failed(&error))?;
         let program = frame_queue.queue.load_forward(maps, &hops, None);
         let program = program.map_err(|error| failed(&error))?;
-        for iface in &self.ifaces {
+        for iface in self.ifaces.values() {
             if let Some(xdp) = &iface.xdp {
                 let set = xdp.slots.set_slot(RELAY_SLOT, program.fd());
                 set.map_err(|error| failed(&error))?;
             }
         }
-        let out = self.ifaces.iter().map(NodeIface::way_out);
         let hops = Arc::new(hops);
-        let worker = Relays::new(Arc::clone(&hops), self.plan.relay_row(0), out.collect());
+        let worker = Relays::new(Arc::clone(&hops), self.plan.relay_row(0), self.ways_out());
         self.call_worker(Resource::Relays(worker))
             .map_err(|refusal| stays(refusal.message, ""))?;
         self.relays = Some(NodeRelays {
@@ -188,6 +188,12 @@ impl Node {
             compared: HashMap::new(),
         });
         Ok(())
+    }
+
+    /// How each interface is reached.
+    pub(super) fn ways_out(&self) -> IfaceMap<Out> {
+        let ifaces = self.ifaces.iter();
+        ifaces.map(|(it, iface)| (it, iface.way_out())).collect()
     }
 
     /// Attaches the exit program where messages come in whose way out takes no
@@ -209,7 +215,7 @@ impl Node {
             if xdp.exit_link.is_some() {
                 continue;
             }
-            let name = &self.config.ifaces[iface].name;
+            let name = &self.ifaces[iface].name;
             let failed = |error: &dyn std::fmt::Display| {
                 let because = format!("`{name}` does not take the exit program: {error}");
                 stays(because, "`ashway doctor` says what TCX needs")

@@ -7,8 +7,8 @@ use std::time::Instant;
 use ashway_api::answer::{self, Moved};
 use ashway_path::places::PathId;
 
+use super::Node;
 use super::operation::{Operation, Report};
-use super::{Node, NodeIface};
 use crate::compile::Job;
 use crate::control::Caller;
 use crate::request::Refusal;
@@ -138,7 +138,7 @@ impl Node {
             .zip(number);
         match (self.still_relay(promotion), known) {
             (Ok(()), Some(((frame_queue, maps), number))) => {
-                let out = self.ifaces.iter().map(NodeIface::way_out).collect();
+                let out = self.ways_out();
                 let job = RelayCompareJob {
                     replay: Box::new(Replay::new(frame_queue.queue.spec(maps), out, number)),
                     recording: Recording::take(&recording),

@@ -203,9 +203,14 @@ pub(crate) fn path(request: &Bind, config: &Config) -> Result<PathConfig, Refusa
             "give this one another name with `--name`, or unbind that one",
         ));
     }
-    let mut ifaces: Vec<String> = Vec::new();
+    let (mut ifaces, mut patterns) = (Vec::new(), Vec::new());
     let known: Vec<_> = config.ifaces.iter().map(|i| i.name.as_str()).collect();
     for iface in &request.iface {
+        let mut all = config.patterns.iter();
+        if all.any(|pattern| pattern.glob.text() == iface) {
+            patterns.push(iface.clone());
+            continue;
+        }
         if !known.contains(&iface.as_str()) {
             let Refusal { hint, .. } = unknown("interface", iface, &known);
             let message = format!("this node has no interface `{iface}`");
@@ -217,12 +222,20 @@ pub(crate) fn path(request: &Bind, config: &Config) -> Result<PathConfig, Refusa
         }
         ifaces.push(iface.clone());
     }
-    if ifaces.is_empty() {
+    // Those that it is at by a pattern; others follow as they come.
+    for iface in &config.ifaces {
+        let by_pattern = iface.pattern.as_ref();
+        if by_pattern.is_some_and(|it| patterns.contains(it)) && !ifaces.contains(&iface.name) {
+            ifaces.push(iface.name.clone());
+        }
+    }
+    if ifaces.is_empty() && patterns.is_empty() {
         return Err(Refusal::usage("the request needs `iface`", ""));
     }
     let path = PathConfig {
         name: name.clone(),
         ifaces,
+        patterns,
         filter: read_match(&request.filter).map_err(|error| bad_match(&request.filter, error))?,
         handler: handler.clone(),
         function: request

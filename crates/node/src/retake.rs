@@ -13,7 +13,7 @@ use ashway_worker::worker::command::{Command, Resource};
 use super::own::{self, Made};
 use super::relay::NodeRelays;
 use super::take::{Ready, exit_link, iface_facts, tx_errors};
-use super::{Node, NodeIface, RunError, State, build, say};
+use super::{Node, NodeIface, RunError, State, say, taken};
 use crate::rung::{Choice, Rung};
 
 impl NodeIface {
@@ -44,13 +44,13 @@ impl Node {
     /// left: Linux closes no socket of one that was renamed.
     pub(super) fn let_go(&mut self, number: usize) {
         let _ = self.call_worker(Command::LeaveIface(number));
-        self.drop_rules[number] = None;
+        self.drop_rules.remove(number);
     }
 
     /// Takes an interface that was made anew; whether it is the node's again. What keeps it
     /// from that is said once.
     pub(super) fn take_again(&mut self, number: usize) -> bool {
-        let name = self.config.ifaces[number].name.clone();
+        let name = self.ifaces[number].name.clone();
         match self.retake(number) {
             Ok(()) => {
                 let iface = &mut self.ifaces[number];
@@ -74,7 +74,9 @@ impl Node {
     }
 
     fn retake(&mut self, number: usize) -> Result<(), RunError> {
-        let (found, made) = own::Making::default().find(&self.config, number)?;
+        let asked = self.config.iface(&self.ifaces[number].name);
+        let asked = asked.expect("the node has its interfaces from there");
+        let (found, made) = own::Making::default().find(&self.config, asked)?;
         // Before a program is made: it has the address in its code.
         self.links[number].mac().set(found.mac);
         if self.ifaces[number].xdp.is_some() {
@@ -87,7 +89,7 @@ impl Node {
         iface.lost_before = iface.lost_by_driver();
         iface.tx_errors = [tx_errors(&found.name, iface.rung); 2];
         iface.ifindex = found.ifindex;
-        iface.facts = iface_facts(&found);
+        iface.facts = iface_facts(&found, iface.pattern.is_some());
         iface.state = if found.up { State::Up } else { State::Down };
         self.links[number].set_down(!found.up);
         // The new rule has what was configured, and not yet what came while the node ran.
@@ -119,7 +121,7 @@ impl Node {
     }
 
     fn retake_with_programs(&mut self, number: usize, found: &Iface) -> Result<(), RunError> {
-        let asked = self.config.ifaces[number].attach;
+        let asked = self.ifaces[number].attach;
         let rung = match self.ifaces[number].rung {
             // To which it has stepped down: the new one's driver may take it.
             Rung::Generic if asked == Attach::Auto => Rung::Native,
@@ -163,16 +165,14 @@ impl Node {
             rung: self.ifaces[number].rung,
             because: None,
         };
-        let (taken, port, rule) = build::take_without_programs(
-            &self.plan,
-            &self.paths,
-            link,
-            found,
-            choice,
-            made,
-            &self.bell,
-        )?;
-        self.drop_rules[number] = rule;
+        let asked = self.config.iface(&found.name);
+        let asked = asked.expect("the node has its interfaces from there");
+        let (plan, paths, bell) = (&self.plan, &self.paths, &self.bell);
+        let (taken, port, rule) =
+            taken::without_programs(plan, paths, link, found, asked, choice, made, bell)?;
+        if let Some(rule) = rule {
+            self.drop_rules.insert(number, rule);
+        }
         self.ifaces[number].consumes = taken.consumes;
         let _ = self.call_worker(Resource::FramePort(Box::new(port)));
         Ok(())

@@ -28,6 +28,14 @@ pub(super) struct Former {
 }
 
 impl Former {
+    /// No path: nothing of it is underway behind a grace period.
+    pub(super) const fn nobody() -> Self {
+        Self {
+            instance: Weak::new(),
+            local: None,
+        }
+    }
+
     /// Whether nothing of the path is underway any more.
     fn is_idle(&self) -> bool {
         self.instance.upgrade().is_none_or(|instance| {

@@ -7,7 +7,7 @@ use ashway_kernel::probe::{Feature, Probe, State};
 
 mod choice;
 
-pub use choice::{Choice, Means, choose};
+pub use choice::{Choice, Means, beside, choose, choose_beside};
 
 /// Above about this MTU a frame and XDP's headroom no longer fit one page, and
 /// drivers refuse native XDP.

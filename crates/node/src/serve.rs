@@ -283,7 +283,7 @@ fn log(node: &Node, request: &Log) -> Answer {
     let path_of = |line: &Line| {
         let mut plans = node.plan.paths.values();
         let its = plans.find(|plan| plan.handler == id && plan.row.0 == line.row)?;
-        let path = &node.paths.bound(its.id());
+        let path = &node.paths.bound(its.id);
         // It may be of one that had the row before.
         let is_its = line.is_behind(path.lines_before);
         is_its.then_some(path.config.name.as_str())

@@ -6,30 +6,38 @@ use ashway_abi::{Cause, Count};
 use ashway_api::Scalar;
 use ashway_api::answer::{
     FormerVersion, Handler, HandlerEndpoint, HandlerProgram, HandlerPromotion, Interface,
-    LastFault, LostAfterHandOver, PathPromotion, RanIn, SourceLine, State as Declared, Status,
-    Unmatched,
+    LastFault, LostAfterHandOver, NotTaken, PathPromotion, Pattern as MatchedBy, RanIn, SourceLine,
+    State as Declared, Status, Unmatched,
 };
 use ashway_codegen::entry::Reply;
 use ashway_handler::Param;
 
 use super::instances::merged;
 use super::node_path::{BoundPath, Promotion};
-use super::{Node, State, paths_shown};
-use ashway_config::Tier;
+use super::{Node, NodeIface, State, paths_shown};
+use ashway_config::{Pattern, Tier};
 use ashway_worker::instance::{Instance, Promoted};
 use ashway_worker::plan::HandlerId;
 use ashway_worker::queue::Queue;
 
 /// The node, with what it has.
 pub(super) fn describe(node: &mut Node) -> Status {
-    for (iface, config) in node.ifaces.iter_mut().zip(&node.config.ifaces) {
-        iface.ask_driver(&config.name);
-    }
+    node.ifaces.values_mut().for_each(NodeIface::ask_driver);
     let (paths, not_listed) = node.list();
     let run = node.paths.run();
     Status {
         node: node.config.node.name.clone(),
-        interfaces: (0..node.ifaces.len()).map(|i| interface(node, i)).collect(),
+        interfaces: node
+            .ifaces
+            .iter()
+            .map(|(it, _)| interface(node, it))
+            .collect(),
+        patterns: node
+            .config
+            .patterns
+            .iter()
+            .map(|it| pattern(node, it))
+            .collect(),
         handlers: merged::handlers(node.handlers.keys().map(|id| handler(node, *id, &run))),
         paths,
         paths_not_listed: not_listed as u64,
@@ -41,7 +49,7 @@ pub(super) fn describe(node: &mut Node) -> Status {
 
 fn interface(node: &Node, number: usize) -> Interface {
     let iface = &node.ifaces[number];
-    let name = &node.config.ifaces[number].name;
+    let name = &node.ifaces[number].name;
     let unmatched = node.row(node.plan.ifaces[number].unmatched_row);
     let reply = match &iface.xdp {
         None => iface.rung.name(),
@@ -58,6 +66,7 @@ fn interface(node: &Node, number: usize) -> Interface {
     };
     Interface {
         name: name.clone(),
+        pattern: iface.pattern.clone(),
         ifindex: iface.ifindex,
         mode: mode.into(),
         because: iface.because.clone(),
@@ -76,6 +85,22 @@ fn interface(node: &Node, number: usize) -> Interface {
         lost_after_hand_over: LostAfterHandOver {
             driver: iface.lost_by_driver(),
         },
+    }
+}
+
+fn pattern(node: &Node, pattern: &Pattern) -> MatchedBy {
+    let text = pattern.glob.text();
+    let taken = node.ifaces.values();
+    let taken = taken.filter(|iface| iface.pattern.as_deref() == Some(text));
+    let left = node.not_taken.values().filter(|left| left.pattern == text);
+    let left = left.map(|left| NotTaken {
+        name: left.name.clone(),
+        because: left.because.clone(),
+    });
+    MatchedBy {
+        pattern: text.to_owned(),
+        interfaces: taken.count() as u64,
+        not_taken: left.collect(),
     }
 }
 

@@ -132,10 +132,12 @@ fn others(found: &Iface, rung: Rung) -> Vec<Owner> {
     xdp.into_iter().chain(at_tcx).collect()
 }
 
-pub(super) fn iface_facts(found: &Iface) -> IfaceFacts {
+/// What a plan needs to know of an interface, which `shares` rings or has its own.
+pub(super) fn iface_facts(found: &Iface, shares: bool) -> IfaceFacts {
     IfaceFacts {
         queues: found.rx_queues.max(1) as usize,
         mtu: found.mtu as usize,
+        shares,
     }
 }
 

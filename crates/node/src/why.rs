@@ -185,9 +185,9 @@ pub fn offline(config: &Config, about: &str, iface: Option<&str>) -> Result<Why,
 }
 
 /// Looks a frame up in the demux that follows from a configuration.
-fn looks(config: &Config) -> impl Fn(usize, &Headers, &[u8]) -> Looked {
+fn looks(config: &Config) -> impl Fn(&str, &Headers, &[u8]) -> Looked {
     |iface, headers, frame| {
-        let table = config.demux(&config.ifaces[iface].name);
+        let table = config.demux(iface);
         let all = 0..config.paths.len() + config.long_paths.len();
         Looked::of(
             &table,
@@ -227,7 +227,7 @@ fn flow_answer(
         matched,
         others,
         not_listed,
-    } = look(number, &headers, &frame);
+    } = look(iface, &headers, &frame);
     let places = FilePlaces::of(config);
     let filter_of = |name: &str, text: &str| answer::Filter {
         path: name.to_owned(),
@@ -363,7 +363,7 @@ fn missing(filter: &Filter, headers: &Headers, frame: &[u8]) -> Option<String> {
 }
 
 /// Looks a frame up in the demux of an interface.
-pub(crate) type Look<'l> = dyn Fn(usize, &Headers, &[u8]) -> Looked + 'l;
+pub(crate) type Look<'l> = dyn Fn(&str, &Headers, &[u8]) -> Looked + 'l;
 
 /// What the demux of an interface says of a frame; paths by name, with the texts of
 /// their filters.

@@ -21,6 +21,7 @@ use crate::shells::Shells;
 use crate::taps::Taps;
 use ashway_config::{Config, NodeGraph, Offline, World};
 use ashway_worker::handle::HandlerHandle;
+use ashway_worker::iface_map::IfaceMap;
 
 /// An interface of the node, as its module knows it.
 #[derive(Clone, Debug)]
@@ -52,10 +53,6 @@ impl Link {
     /// The interface's number.
     pub(super) const fn number(&self) -> usize {
         self.interface.number as usize
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.name
     }
 
     /// Its hardware address: all who have it follow when it is set.
@@ -105,7 +102,7 @@ impl NodeServices {
 /// [`RunError::Mistakes`]: all of them.
 pub(super) fn graph(
     config: &Config,
-    links: &[Link],
+    links: &IfaceMap<Link>,
     handlers: &[HandlerHandle],
     served: &NodeServices,
 ) -> Result<NodeGraph, RunError> {
@@ -129,7 +126,7 @@ pub(super) fn graph(
 pub(super) fn graph_behind(
     before: &NodeGraph,
     config: &Config,
-    links: &[Link],
+    links: &IfaceMap<Link>,
     handlers: &[HandlerHandle],
     served: &NodeServices,
     changed: &Changed,
@@ -155,7 +152,7 @@ pub(super) struct Changed {
 
 /// The world of a running node.
 struct Paths<'n> {
-    links: &'n [Link],
+    links: &'n IfaceMap<Link>,
     handlers: &'n [HandlerHandle],
     served: &'n NodeServices,
     changed: &'n Changed,
@@ -163,7 +160,7 @@ struct Paths<'n> {
 
 impl World for Paths<'_> {
     fn interface(&self, name: &str) -> Result<Interface, String> {
-        let mut links = self.links.iter();
+        let mut links = self.links.values();
         let link = links.find(|link| link.name == name);
         link.map(|link| link.interface.clone())
             .ok_or_else(|| format!("this node has no interface `{name}`"))
@@ -240,7 +237,7 @@ mod tests {
         let text = format!("[iface.veth0]\n{}", taps.concat());
         let file = dir.join("test.toml");
         let config = ashway_config::parse(&file, text.as_bytes()).unwrap();
-        let links = [link()];
+        let links = [(0, link())].into_iter().collect();
         let untouched = || {
             assert_eq!(read(dir.join("old")).unwrap(), b"of somebody");
             read_dir(&dir).unwrap().count() == 1
@@ -289,7 +286,7 @@ mod tests {
                     [module.cut]\nkind = 'fragment'\ndown = 'wire.up'\n\
                     [module.too]\nkind = 'fragment'\ndown = 'wire.up'\n";
         let config = ashway_config::parse(FsPath::new("test.toml"), text.as_bytes()).unwrap();
-        let links = [link()];
+        let links = [(0, link())].into_iter().collect();
         let served = NodeServices::new().unwrap();
         let first = graph(&config, &links, &[], &served).unwrap();
         let next =

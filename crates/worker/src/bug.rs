@@ -59,6 +59,10 @@ ashway_abi::seeded_bugs! {
     RestNotSteppedOver,
     /// What is kept of memory as it was before an activation is as that left it.
     BeforeIsAfter,
+    /// A message came by the interface whose ring it lies in was when the queue was made.
+    InterfaceOfRing,
+    /// The number of an interface that has gone is the next one's.
+    IfaceNumberReturns,
     /// A run for a timer counts as one for a message.
     TimersAreMessages,
     /// A message whose handler was stopped, or aborted, is not among those it ran for.

@@ -343,6 +343,7 @@ pub(crate) mod tests {
     use ashway_handler::Engine;
 
     use super::*;
+    use crate::iface_map::IfaceMap;
     use crate::instance::NewInstance;
     use crate::queue_plan::QueuePlan;
     use ashway_config::HandlerConfig;
@@ -391,7 +392,7 @@ pub(crate) mod tests {
         std::fs::write(&file, wat::parse_str(text).unwrap()).unwrap();
         let config = HandlerConfig::of_file(handler, file);
         let engine = Engine::new().unwrap();
-        let plan = QueuePlan::unbound(&[]);
+        let plan = QueuePlan::unbound(&IfaceMap::default());
         let version = Version::read(&config, &config.file, &engine).unwrap();
         let version = Arc::new(version);
         let made = Instance::create(&config, version, &[], &plan, &engine, None, false);

@@ -86,6 +86,11 @@ impl Feed {
         &self.instance
     }
 
+    /// How many interfaces the path is at.
+    pub(crate) const fn ifaces(&self) -> usize {
+        self.ifaces as usize
+    }
+
     /// The path's number within it.
     pub(crate) const fn local(&self) -> usize {
         self.local

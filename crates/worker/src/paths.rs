@@ -32,11 +32,12 @@ use ashway_path::sched::drr::Drr;
 use ashway_path::sched::share::ShareAccount;
 use ashway_path::stage::Direction;
 use ashway_path::time::Time;
-use ashway_wire::{Datagram, Headers, udp};
+use ashway_wire::{Datagram, udp};
 
 use crate::bug::{self, Bug};
 use crate::counters::UserRows;
 use crate::frame_port::FramePort;
+use crate::iface_map::IfaceMap;
 use crate::in_user;
 use crate::instance::Instance;
 use crate::keys;
@@ -45,6 +46,7 @@ use crate::order::{ModulePath, Order};
 use crate::queue::Queue;
 use crate::relay_shadow::Recording;
 use crate::relays::Relays;
+use crate::ring_marks::RingMarks;
 use crate::rows::CounterRow;
 use crate::run_instance::HandlerPath;
 use crate::snapshot::PathSnapshot;
@@ -60,7 +62,7 @@ pub struct Paths {
     /// Paths of modules by their numbers.
     routes: Vec<Option<PathId>>,
     /// Paths of handlers that are gone for the node, and what has come to them is not done.
-    closing: Vec<PathId>,
+    closing: Vec<Closing>,
     around: Around,
     /// Who says that what the kernel tier sent has left; there if there can be any.
     witnesses: Option<Witnesses>,
@@ -68,6 +70,14 @@ pub struct Paths {
     pub(crate) after: Sights,
     /// What is to be done first.
     orders: Receiver<Order>,
+}
+
+/// A path of a handler that is gone for the node.
+#[derive(Debug)]
+struct Closing {
+    id: PathId,
+    /// What the handler's rings held when nothing led to the path any more.
+    rings: Option<RingMarks>,
 }
 
 /// What the worker keeps of a path.
@@ -100,7 +110,7 @@ impl Paths {
     /// of all paths of modules. Their messages that wait and that no program counts are
     /// counted in `held`.
     pub fn new(
-        tables: Vec<Replica<Target>>,
+        tables: IfaceMap<Replica<Target>>,
         row: CounterRow,
         orders: Receiver<Order>,
         held: Arc<AtomicU32>,
@@ -221,7 +231,7 @@ impl Paths {
         let tables = &mut self.around.tables;
         match turn {
             DemuxChange::Update(update) => tables[iface].follow(&update),
-            DemuxChange::Anew(table) => tables[iface] = table,
+            DemuxChange::Anew(table) => drop(tables.insert(iface, table)),
         }
     }
 
@@ -242,19 +252,51 @@ impl Paths {
     /// come to them is done. Nothing of it waits for a share any more.
     pub(crate) fn close(&mut self, paths: &[PathId], now: Time) {
         self.look_at_shares(paths, now);
-        self.closing.extend(paths);
+        for &id in paths {
+            let feed = self
+                .engine
+                .data(id)
+                .and_then(|seat| self.around.feeds.at(seat.row));
+            let queue = feed.and_then(|feed| feed.instance().queue.as_ref());
+            self.closing.push(Closing {
+                id,
+                rings: queue.map(RingMarks::of),
+            });
+        }
+    }
+
+    /// The node has no interface of this number any more, and never will have.
+    pub(crate) fn forget_iface(&mut self, iface: usize) {
+        self.around.tables.remove(iface);
+        if let Some(relays) = &mut self.around.relays {
+            relays.forget_way_out(iface);
+        }
     }
 
     /// Lets those of them go that are done; says which.
     pub(crate) fn closed(&mut self, rows: &UserRows) -> Vec<PathId> {
         let (engine, feeds) = (&self.engine, &self.around.feeds);
-        let is_done = |id: &PathId| {
-            let feed = engine.data(*id).and_then(|seat| feeds.at(seat.row));
-            let idle = feed.is_none_or(|feed| feed.instance().in_user(feed.local()) == 0);
-            idle && engine.path(*id).is_none_or(|path| path.waiting() == 0)
+        let row = |closing: &Closing| Some(engine.data(closing.id)?.row);
+        let closing: Vec<CounterRow> = self.closing.iter().filter_map(row).collect();
+        let is_done = |gone: &mut Closing| {
+            let id = gone.id;
+            let own = engine.data(id).map(|seat| seat.row);
+            let feed = own.and_then(|row| feeds.at(row));
+            let idle = feed.is_none_or(|feed| {
+                let shared = feed.instance();
+                // It may be busy at other interfaces without end.
+                let rings = gone.rings.as_ref().zip(shared.queue.as_ref());
+                let goes_on = || {
+                    let of_it = closing.iter().filter(|row| Some(**row) == own);
+                    feed.ifaces() > of_it.count()
+                };
+                shared.in_user(feed.local()) == 0
+                    || rings.is_some_and(|(marks, queue)| marks.are_passed(queue)) && goes_on()
+            });
+            idle && engine.path(id).is_none_or(|path| path.waiting() == 0)
         };
-        let (done, left) = self.closing.iter().partition(|id| is_done(id));
-        self.closing = left;
+        let done = self.closing.extract_if(.., |closing| is_done(closing));
+        let done: Vec<PathId> = done.map(|closing| closing.id).collect();
         for id in &done {
             let row = self.engine.data(*id).map(|seat| seat.row);
             self.remove(*id, rows);
@@ -356,7 +398,7 @@ impl Paths {
     /// The path that a frame which came by this interface belongs to.
     pub(crate) fn find(&mut self, iface: usize, frame: &[u8], rows: &UserRows) -> Option<Target> {
         self.apply_pending(rows);
-        self.around.tables[iface].find(&Headers::parse(frame), frame)
+        self.around.demux(iface, frame)
     }
 
     /// Whether a handler's rings feed what demux leads to.
@@ -377,8 +419,8 @@ impl Paths {
     ) {
         // It was classified when it arrived. If its path has gone since, it is another's.
         let target = self.route(key).or_else(|| {
-            let table = &self.around.tables[message.meta.iface as usize];
-            table.find(&Headers::parse(message.bytes()), message.bytes())
+            let iface = message.meta.iface as usize;
+            self.around.demux(iface, message.bytes())
         });
         if let Some(target) = target {
             self.wait_for(target.path, after);
@@ -631,7 +673,7 @@ impl Paths {
     /// Transmits what waits in the paths' output queues, and gives the host what is its own.
     pub(crate) fn flush(
         &mut self,
-        xdp: &mut [Option<XdpPort>],
+        xdp: &mut IfaceMap<XdpPort>,
         frames: &mut [FramePort],
         frame_queue: Option<&Queue>,
         rows: &UserRows,

@@ -16,6 +16,8 @@ use ashway_path::stage::Direction;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::bug::{self, Bug};
+use crate::iface_map::IfaceMap;
 use crate::queue_plan::{IfaceFacts, QueuePlan};
 use crate::relays;
 use crate::rows::{CounterRow, Rows};
@@ -33,8 +35,8 @@ pub struct HandlerId(u32);
 /// Numbers for everything that a node has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Interfaces, in the order of the configuration: they do not come or go.
-    pub ifaces: Vec<IfacePlan>,
+    /// Interfaces, by numbers that no other of the node ever has.
+    pub ifaces: IfaceMap<IfacePlan>,
     /// The instances of handlers, whether a path uses them or not.
     pub instances: BTreeMap<HandlerId, InstancePlan>,
     /// Paths, in the order in which they came.
@@ -44,6 +46,7 @@ pub struct Plan {
     /// Rows of counters, those of relays in the kernel tier behind them.
     pub(crate) rows: usize,
     next_handler: HandlerId,
+    next_iface: usize,
 }
 
 /// Why there is no room for a path.
@@ -51,8 +54,6 @@ pub struct Plan {
 pub enum NoRoom {
     /// The interface has all the paths it can have.
     Iface(usize),
-    /// The interface (first) has no ring in the handler's memory (second).
-    Ring(usize, HandlerId),
     /// The handler has all the paths it can have: this many.
     Handler(usize),
     /// The handler has work left of paths that are gone, and no other number.
@@ -80,7 +81,7 @@ pub struct InstancePlan {
 impl InstancePlan {
     /// The plan of a handler that may be bound to any interface.
     #[must_use]
-    pub fn unbound(facts: &[IfaceFacts]) -> Self {
+    pub fn unbound(facts: &IfaceMap<IfaceFacts>) -> Self {
         Self {
             paths: Vec::new(),
             queue: QueuePlan::unbound(facts),
@@ -91,7 +92,11 @@ impl InstancePlan {
 /// A path's numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPlan {
-    /// What the worker has of it: a path for each of its interfaces.
+    /// Its id, which no other path of the node ever has: its row is another's when it has
+    /// gone.
+    pub id: PathId,
+    /// What the worker has of it: a path for each of its interfaces. One of them may have its
+    /// id.
     pub runs: Vec<PathId>,
     /// Its row.
     pub row: CounterRow,
@@ -108,26 +113,22 @@ pub struct PathPlan {
 }
 
 impl PathPlan {
-    /// Its id, which no other path of the node ever has: its row is another's when it has
-    /// gone.
-    ///
-    /// # Panics
-    ///
-    /// If it is at no interface, which a checked configuration does not ask for.
-    #[must_use]
-    pub fn id(&self) -> PathId {
-        self.runs[0]
+    /// All ids that are given back when it has gone.
+    pub fn ids(&self) -> impl Iterator<Item = PathId> {
+        let runs = self.runs.iter().copied();
+        runs.filter(|run| *run != self.id).chain([self.id])
     }
 }
 
-/// Draws the plan. `facts` is parallel to `config.ifaces`.
+/// Draws the plan. Interfaces are numbered in the order of `config.ifaces`, by which `facts`
+/// are.
 ///
 /// # Panics
 ///
 /// If a path names what the configuration does not have, which a checked one does not; and if
 /// there are more rows than a [ticket](crate::ticket) has bits for, some 260,000 paths of handlers.
 #[must_use]
-pub fn draw(config: &Config, facts: &[IfaceFacts], ids: &mut Ids) -> Plan {
+pub fn draw(config: &Config, facts: &IfaceMap<IfaceFacts>, ids: &mut Ids) -> Plan {
     let iface_number = |name: &str| {
         config
             .ifaces
@@ -135,10 +136,13 @@ pub fn draw(config: &Config, facts: &[IfaceFacts], ids: &mut Ids) -> Plan {
             .position(|iface| iface.name == name)
             .expect("a checked configuration names interfaces that it has")
     };
-    let mut ifaces: Vec<IfacePlan> = (0..config.ifaces.len())
-        .map(|i| IfacePlan {
-            unmatched_row: CounterRow(i as u32),
-            paths: Vec::new(),
+    let mut ifaces: IfaceMap<IfacePlan> = (0..config.ifaces.len())
+        .map(|i| {
+            let plan = IfacePlan {
+                unmatched_row: CounterRow(i as u32),
+                paths: Vec::new(),
+            };
+            (i, plan)
         })
         .collect();
     let mut next_handler = HandlerId(0);
@@ -153,17 +157,18 @@ pub fn draw(config: &Config, facts: &[IfaceFacts], ids: &mut Ids) -> Plan {
     for (row, path) in (config.ifaces.len() as u32 + 1..).zip(&config.paths) {
         let handler = by_name.get(path.handler.as_str());
         let handler = *handler.expect("a checked configuration names handlers that it has");
-        let runs: Vec<PathId> = path.ifaces.iter().map(|_| ids.take()).collect();
+        let (id, runs) = take_ids(ids, path.ifaces.len());
         let plan = instances.get_mut(&handler).expect("all have one");
-        plan.paths.push(runs[0]);
+        plan.paths.push(id);
         let local = plan.paths.len() - 1;
         let mut slots = Vec::new();
         for name in &path.ifaces {
             let iface = iface_number(name);
-            ifaces[iface].paths.push(runs[0]);
+            ifaces[iface].paths.push(id);
             slots.push((iface, ifaces[iface].paths.len() - 1));
         }
         let plan = PathPlan {
+            id,
             runs,
             row: CounterRow(row),
             handler,
@@ -171,7 +176,7 @@ pub fn draw(config: &Config, facts: &[IfaceFacts], ids: &mut Ids) -> Plan {
             slots,
             nth: path.cpu.map_or(0, |cpu| cpu as usize),
         };
-        paths.insert(plan.id(), plan);
+        paths.insert(id, plan);
     }
     for plan in instances.values_mut() {
         let mut used = Vec::new();
@@ -189,6 +194,7 @@ pub fn draw(config: &Config, facts: &[IfaceFacts], ids: &mut Ids) -> Plan {
         module_row: CounterRow(config.ifaces.len() as u32),
         rows: config.ifaces.len() + 1 + paths.len() + SPARE_ROWS,
         next_handler,
+        next_iface: config.ifaces.len(),
         ifaces,
         instances,
         paths,
@@ -220,6 +226,74 @@ impl Plan {
         Rows::new(spare.map(|row| row as u32), self.paths.len())
     }
 
+    /// A number for an interface, which no other had or will have.
+    pub fn take_iface_number(&mut self) -> usize {
+        let number = if bug::is(Bug::IfaceNumberReturns) {
+            let free = (0..).find(|number| self.ifaces.get(*number).is_none());
+            free.expect("there are more numbers than interfaces")
+        } else {
+            self.next_iface
+        };
+        self.next_iface = self.next_iface.max(number + 1);
+        number
+    }
+
+    /// Adds an interface with this number, and no path yet, which gets this row.
+    pub fn add_iface(&mut self, number: usize, unmatched_row: CounterRow) {
+        let plan = IfacePlan {
+            unmatched_row,
+            paths: Vec::new(),
+        };
+        let before = self.ifaces.insert(number, plan);
+        debug_assert_eq!(before, None, "the number is another's");
+    }
+
+    /// Removes an interface without paths; the row that it had.
+    pub fn remove_iface(&mut self, number: usize) -> Option<CounterRow> {
+        let removed = self.ifaces.remove(number)?;
+        debug_assert!(removed.paths.is_empty());
+        Some(removed.unmatched_row)
+    }
+
+    /// Has a path be at one more interface, where it is not: its id there, and its slot.
+    ///
+    /// # Errors
+    ///
+    /// That there is no slot.
+    pub fn extend_path(
+        &mut self,
+        ids: &mut Ids,
+        id: PathId,
+        iface: usize,
+    ) -> Result<(PathId, usize), NoRoom> {
+        let slot = self.free_slots(iface, 1).ok_or(NoRoom::Iface(iface))?;
+        let run = ids.take();
+        self.ifaces[iface].paths.push(id);
+        let path = self.paths.get_mut(&id).expect("it is there");
+        path.slots.push((iface, slot));
+        path.runs.push(run);
+        Ok((run, slot))
+    }
+
+    /// Has a path be at one interface less; its id there, and its slot. The path's own id
+    /// stays the path's.
+    pub fn shrink_path(&mut self, id: PathId, iface: usize) -> Option<(PathId, usize)> {
+        let path = self.paths.get_mut(&id)?;
+        let at = path.slots.iter().position(|(known, _)| *known == iface)?;
+        let (_, slot) = path.slots.remove(at);
+        let run = path.runs.remove(at);
+        self.ifaces[iface].paths.retain(|known| *known != id);
+        Some((run, slot))
+    }
+
+    /// The first of so many slots of an interface, one behind the other, that no path has.
+    fn free_slots(&self, iface: usize, count: usize) -> Option<usize> {
+        let paths = self.ifaces[iface].paths.iter();
+        let taken: BTreeSet<usize> = paths.filter_map(|path| self.slot(*path, iface)).collect();
+        let mut slots = 0..=MAX_SLOTS - count;
+        slots.find(|slot| taken.range(*slot..*slot + count).next().is_none())
+    }
+
     /// Adds an instance with no path yet; its id.
     pub fn add_instance(&mut self, plan: InstancePlan) -> HandlerId {
         let id = self.next_handler;
@@ -237,8 +311,8 @@ impl Plan {
     /// Numbers for one more path of a handler at `ifaces`, without changing the plan: for one to
     /// each of its instances, of which most have one. The first gets this row, and the others
     /// those behind it; at each interface their slots follow each other, too, and they have one
-    /// number within their instances. `with_rings` says of an interface whether it needs a ring,
-    /// `is_idle` of a number within an instance whether its former path has nothing underway.
+    /// number within their instances. `is_idle` says of a number within an instance whether its
+    /// former path has nothing underway.
     ///
     /// # Errors
     ///
@@ -253,7 +327,6 @@ impl Plan {
         row: CounterRow,
         instances: &[HandlerId],
         ifaces: &[usize],
-        with_rings: impl Fn(usize) -> bool,
         is_idle: impl Fn(HandlerId, usize) -> bool,
     ) -> Result<Vec<PathPlan>, NoRoom> {
         let first = instances[0];
@@ -271,34 +344,30 @@ impl Plan {
             })?;
         let mut slots = Vec::new();
         for &iface in ifaces {
-            if with_rings(iface) && numbers.queue.rings_at(iface).is_none() {
-                return Err(NoRoom::Ring(iface, first));
-            }
-            let paths = self.ifaces[iface].paths.iter();
-            let taken: BTreeSet<usize> = paths.filter_map(|path| self.slot(*path, iface)).collect();
-            let last = MAX_SLOTS - instances.len();
-            let slot = (0..=last)
-                .find(|slot| taken.range(*slot..*slot + instances.len()).next().is_none())
-                .ok_or(NoRoom::Iface(iface))?;
-            slots.push((iface, slot));
+            let slot = self.free_slots(iface, instances.len());
+            slots.push((iface, slot.ok_or(NoRoom::Iface(iface))?));
         }
-        let numbers = instances.iter().enumerate().map(|(nth, handler)| PathPlan {
-            runs: slots.iter().map(|_| ids.take()).collect(),
-            row: CounterRow(row.0 + nth as u32),
-            handler: *handler,
-            local,
-            slots: slots
-                .iter()
-                .map(|(iface, slot)| (*iface, slot + nth))
-                .collect(),
-            nth,
+        let numbers = instances.iter().enumerate().map(|(nth, handler)| {
+            let (id, runs) = take_ids(ids, slots.len());
+            PathPlan {
+                id,
+                runs,
+                row: CounterRow(row.0 + nth as u32),
+                handler: *handler,
+                local,
+                slots: slots
+                    .iter()
+                    .map(|(iface, slot)| (*iface, slot + nth))
+                    .collect(),
+                nth,
+            }
         });
         Ok(numbers.collect())
     }
 
     /// Adds a path, with numbers from [`place`](Self::place).
     pub fn add_path(&mut self, numbers: PathPlan) {
-        let id = numbers.id();
+        let id = numbers.id;
         if let Some(plan) = self.instances.get_mut(&numbers.handler) {
             plan.paths.push(id);
         }
@@ -365,7 +434,6 @@ impl Plan {
         let numbers = &self.paths[&path];
         let slot = self.slot(path, iface);
         let rings = self.instances[&numbers.handler].queue.rings_at(iface);
-        let rings = rings.expect("its instance has rings for each interface");
         let on_fault = match config.on_fault {
             OnFault::Drop => flag::ON_FAULT_DROP,
             OnFault::Pass | OnFault::Demote => 0,
@@ -383,9 +451,17 @@ impl Plan {
             ring_count: rings.len() as u16,
             flags: on_fault | order | instances,
             slot: slot.expect("a path has a slot at each of its interfaces") as u32,
-            path: numbers.row.0,
+            tag: iface as u32,
         }
     }
+}
+
+/// An id for a path, and one for it at each of so many interfaces: the first has the path's.
+fn take_ids(ids: &mut Ids, ifaces: usize) -> (PathId, Vec<PathId>) {
+    let id = ids.take();
+    let others = (1..ifaces).map(|_| ids.take());
+    let runs = [id].into_iter().chain(others).take(ifaces);
+    (id, runs.collect())
 }
 
 #[cfg(test)]
@@ -418,23 +494,18 @@ mod tests {
         let file = directory.join("node.toml");
         let config = ashway_config::parse(FsPath::new(&file), text.as_bytes()).unwrap();
         std::fs::remove_dir_all(&directory).unwrap();
-        let facts = [
-            IfaceFacts {
-                queues: 2,
-                mtu: 1500,
-            },
-            IfaceFacts {
-                queues: 3,
-                mtu: 3000,
-            },
-        ];
+        let facts = [(2, 1500), (3, 3000)].map(|(queues, mtu)| IfaceFacts {
+            queues,
+            mtu,
+            shares: false,
+        });
+        let facts = facts.into_iter().enumerate().collect();
         let mut ids = Ids::default();
         let plan = draw(&config, &facts, &mut ids);
         let first = HandlerId(0);
         let instance = &plan.instances[&first].queue;
-        assert_eq!(instance.rings_of, [(0, 0..2), (1, 2..5)]);
+        assert_eq!([0, 1].map(|iface| instance.rings_at(iface)), [0..2, 2..5]);
         assert_eq!((instance.rings, instance.slot_bytes), (5, 4096));
-        assert_eq!((instance.iface_of(1), instance.iface_of(4)), (0, 1));
         assert_eq!(plan.paths[0].slots, [(0, 0), (1, 0)]);
         assert_eq!(plan.paths[1].slots, [(1, 1)]);
         assert_eq!(
@@ -443,7 +514,7 @@ mod tests {
         );
         assert_eq!(plan.rows, 5 + SPARE_ROWS);
         let flags = [0, 1].map(|at| {
-            let path = plan.paths[at].id();
+            let path = plan.paths[at].id;
             plan.leaf(1, path, &config.paths[at]).flags
         });
         assert_eq!(flags, [0, flag::ON_FAULT_DROP | flag::ORDER_NONE]);
@@ -456,11 +527,11 @@ mod tests {
             assert!(rows.take(row));
             row
         };
-        let anywhere = |_| true;
+        let anywhere = |_: usize| true;
         let mut place =
             |plan: &Plan, handler, ifaces: &[usize], is_idle: &dyn Fn(usize) -> bool| {
                 let is_idle = |_, local| is_idle(local);
-                let placed = plan.place(&mut ids, row(), &[handler], ifaces, anywhere, is_idle);
+                let placed = plan.place(&mut ids, row(), &[handler], ifaces, is_idle);
                 let [placed] = <[_; 1]>::try_from(placed.unwrap()).unwrap();
                 placed
             };
@@ -469,16 +540,16 @@ mod tests {
         assert_eq!(third.slots, [(0, 1), (1, 2)]);
         plan.add_path(third.clone());
         let second = plan.paths[1].clone();
-        let ids = [&plan.paths[0], &second, &third].map(PathPlan::id);
+        let ids = [&plan.paths[0], &second, &third].map(|path| path.id);
         assert_eq!(plan.path_of(third.runs[1]), Some(ids[2]));
-        assert_eq!(plan.remove_path(ids[0]).id(), ids[0]);
+        assert_eq!(plan.remove_path(ids[0]).id, ids[0]);
         assert_eq!(plan.path_of(ids[0]), None);
         assert!(plan.paths.values().eq([&second, &third]));
         assert_eq!(plan.ifaces[0].paths, [ids[2]]);
         assert_eq!(plan.ifaces[1].paths, [ids[1], ids[2]]);
         let not_first = |local| local != 0;
         let fourth = place(&plan, first, &[1], &not_first);
-        assert!(!ids.contains(&fourth.id()));
+        assert!(!ids.contains(&fourth.id));
         assert_eq!((fourth.row.0, fourth.local), (6, 3));
         assert_eq!(fourth.slots, [(1, 0)]);
 
@@ -486,7 +557,7 @@ mod tests {
         let other = plan.add_instance(InstancePlan::unbound(&facts));
         let third = plan.add_instance(InstancePlan::unbound(&facts));
         let path = place(&plan, third, &[0], &anywhere);
-        let id = path.id();
+        let id = path.id;
         plan.add_path(path);
         plan.remove_instance(other);
         assert_eq!(plan.paths[&id].handler, third);
@@ -498,50 +569,43 @@ mod tests {
     #[test]
     fn what_is_full_is_named() {
         const ROW: CounterRow = CounterRow(7);
-        let facts = [IfaceFacts {
+        let one = IfaceFacts {
             queues: MAX_RINGS,
             mtu: 1500,
-        }; 2];
+            shares: false,
+        };
+        let facts = [(0, one), (1, one)].into_iter().collect();
         let mut plan = Plan {
-            ifaces: vec![
-                IfacePlan {
-                    unmatched_row: CounterRow(0),
-                    paths: Vec::new(),
-                };
-                2
-            ],
+            ifaces: IfaceMap::default(),
+            next_iface: 0,
             instances: BTreeMap::new(),
             paths: IndexMap::new(),
             module_row: CounterRow(2),
             rows: 0,
             next_handler: HandlerId(0),
         };
+        for iface in [0, 1] {
+            assert_eq!(plan.take_iface_number(), iface);
+            plan.add_iface(iface, CounterRow(0));
+        }
         let instances = 0..2 + MAX_SLOTS / MAX_PATHS;
         let handlers: Vec<HandlerId> = instances
             .map(|_| plan.add_instance(InstancePlan::unbound(&facts)))
             .collect();
         let first = handlers[0];
-        let numbers = plan.instances.get_mut(&first).unwrap();
-        numbers.queue.rings_of.truncate(1);
         let mut ids = Ids::default();
         let mut place = |plan: &Plan, handler, iface| {
-            let placed = plan.place(&mut ids, ROW, &[handler], &[iface], |_| true, |_, _| true);
+            let placed = plan.place(&mut ids, ROW, &[handler], &[iface], |_, _| true);
             placed.map(|placed| placed[0].clone())
         };
-        assert_eq!(place(&plan, first, 1), Err(NoRoom::Ring(1, first)));
         for _ in 0..MAX_PATHS {
             let numbers = place(&plan, first, 0).unwrap();
             plan.add_path(numbers);
         }
         assert_eq!(place(&plan, first, 0), Err(NoRoom::Handler(MAX_PATHS)));
-        let busy = plan.place(
-            &mut Ids::default(),
-            ROW,
-            &handlers[1..2],
-            &[0],
-            |_| true,
-            |_, _| false,
-        );
+        let busy = plan.place(&mut Ids::default(), ROW, &handlers[1..2], &[0], |_, _| {
+            false
+        });
         assert_eq!(busy, Err(NoRoom::Busy));
         for number in MAX_PATHS..MAX_SLOTS {
             let numbers = place(&plan, handlers[number / MAX_PATHS], 0).unwrap();
@@ -551,29 +615,31 @@ mod tests {
         assert_eq!(place(&plan, last, 0), Err(NoRoom::Iface(0)));
         let numbers = place(&plan, last, 1).unwrap();
         plan.add_path(numbers);
-        plan.remove_path(plan.paths[0].id());
+        plan.remove_path(plan.paths[0].id);
         place(&plan, last, 0).unwrap();
     }
 
     /// One for each CPU: they lie behind each other, and demux leads to the first alone.
     #[test]
     fn the_paths_to_a_handlers_instances_follow_each_other() {
-        let facts = [IfaceFacts {
+        let one = IfaceFacts {
             queues: 1,
             mtu: 1500,
-        }; 2];
-        let ifaces = [0, 1].map(|number| IfacePlan {
-            unmatched_row: CounterRow(number),
-            paths: Vec::new(),
-        });
+            shares: false,
+        };
+        let facts = [(0, one), (1, one)].into_iter().collect();
         let mut plan = Plan {
-            ifaces: ifaces.into(),
+            ifaces: IfaceMap::default(),
+            next_iface: 2,
             instances: BTreeMap::new(),
             paths: IndexMap::new(),
             module_row: CounterRow(2),
             rows: 0,
             next_handler: HandlerId(0),
         };
+        for number in [0, 1] {
+            plan.add_iface(number, CounterRow(number as u32));
+        }
         let each = [(); 3].map(|()| plan.add_instance(InstancePlan::unbound(&facts)));
         let one = plan.add_instance(InstancePlan::unbound(&facts));
         let mut ids = Ids::default();
@@ -581,7 +647,7 @@ mod tests {
             // The first number of the second instance is not free yet.
             let is_idle = |handler, local| handler != each[1] || local > 0;
             let row = CounterRow(row);
-            let placed = plan.place(&mut ids, row, instances, ifaces, |_| true, is_idle);
+            let placed = plan.place(&mut ids, row, instances, ifaces, is_idle);
             let placed = placed.unwrap();
             for path in &placed {
                 plan.add_path(path.clone());
@@ -590,14 +656,14 @@ mod tests {
         };
         let before = place(&mut plan, 9, &[one], &[1]);
         let between = place(&mut plan, 20, &[one], &[1]);
-        plan.remove_path(before[0].id());
+        plan.remove_path(before[0].id);
         let placed = place(&mut plan, 10, &each, &[0, 1]);
         for (nth, path) in placed.iter().enumerate() {
             assert_eq!((path.handler, path.nth), (each[nth], nth));
             assert_eq!((path.row, path.local), (CounterRow(10 + nth as u32), 1));
             // There is room for one before that which lies between.
             assert_eq!(path.slots, [(0, nth), (1, 2 + nth)]);
-            let led = plan.target(path.id(), 1).map(|target| target.row);
+            let led = plan.target(path.id, 1).map(|target| target.row);
             assert_eq!(led, (nth == 0).then_some(CounterRow(10)));
         }
         assert_eq!(between[0].slots, [(1, 1)]);

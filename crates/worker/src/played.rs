@@ -17,14 +17,19 @@ use ashway_memory::{SharedArray, WakeBell, page_multiple};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::param::page_size;
 
+use crate::iface_map::IfaceMap;
 use crate::queue::Queue;
 use crate::queue_plan::{IfaceFacts, QueuePlan};
 
 /// One interface with one receive queue.
-const FACTS: [IfaceFacts; 1] = [IfaceFacts {
-    queues: 1,
-    mtu: 1500,
-}];
+fn facts() -> IfaceMap<IfaceFacts> {
+    let one = IfaceFacts {
+        queues: 1,
+        mtu: 1500,
+        shares: false,
+    };
+    [(0, one)].into_iter().collect()
+}
 
 fn memory(bytes: usize) -> Result<OwnedFd> {
     let memory = memfd_create("played", MemfdFlags::CLOEXEC)?;
@@ -46,12 +51,12 @@ fn queue(name: &str, plan: QueuePlan) -> Queue {
 
 /// The queue of a handler, with one ring.
 pub(crate) fn handler_queue(name: &str) -> Queue {
-    queue(name, QueuePlan::unbound(&FACTS))
+    queue(name, QueuePlan::unbound(&facts()))
 }
 
 /// The queue of whole frames, with one ring.
 pub(crate) fn frame_queue() -> Queue {
-    queue("frames", QueuePlan::of_frames(&FACTS))
+    queue("frames", QueuePlan::of_frames(&facts()))
 }
 
 /// What programs ring.
@@ -98,24 +103,34 @@ pub(crate) fn take_wish(queue: &Queue) -> bool {
 }
 
 /// A slot of the first ring that is taken and not filled.
-pub(crate) struct Slot(u32);
+pub(crate) struct Slot {
+    ticket: u32,
+    /// The number of the interface that its message comes by.
+    iface: u32,
+}
 
 impl Slot {
     /// Takes the next.
     pub(crate) fn take(queue: &Queue) -> Self {
         let produced = trusted::RINGS + trusted::RING_PRODUCED;
-        Self(
-            queue
+        Self {
+            ticket: queue
                 .words()
                 .u32_at(produced)
                 .fetch_add(1, Ordering::SeqCst),
-        )
+            iface: 0,
+        }
+    }
+
+    /// The same, for a message that came by this interface; else it is the first.
+    pub(crate) const fn by(self, iface: u32) -> Self {
+        Self { iface, ..self }
     }
 
     /// Fills it with a message of this path, or key, whose flow is counted in this bucket. The
     /// message counts as in the user tier before it can be seen there.
     pub(crate) fn fill(self, queue: &Queue, path: usize, bucket: u32, bytes: &[u8]) {
-        let slot = self.0 as usize % trusted::RING_SLOTS;
+        let slot = self.ticket as usize % trusted::RING_SLOTS;
         let (words, layout) = (queue.words(), queue.layout());
         let block = words.u32_at(layout.block_word(slot));
         let block = block.load(Ordering::Relaxed) as usize;
@@ -129,6 +144,7 @@ impl Slot {
             (trusted::SLOT_PAYLOAD_OFF, 1),
             (trusted::SLOT_PAYLOAD_LEN, bytes.len() as u32 - 1),
             (trusted::SLOT_FLOW, bucket),
+            (trusted::SLOT_TAG, self.iface),
         ] {
             let word = words.u32_at(descriptor + field);
             word.store(value, Ordering::Relaxed);
@@ -138,7 +154,7 @@ impl Slot {
             flow.fetch_add(1, Ordering::AcqRel);
         }
         let ready = words.u32_at(descriptor + trusted::SLOT_READY);
-        ready.store(self.0.wrapping_add(1), Ordering::Release);
+        ready.store(self.ticket.wrapping_add(1), Ordering::Release);
     }
 }
 

@@ -22,6 +22,7 @@ use ashway_memory::messages::Pool;
 use ashway_path::stage::Direction;
 
 use crate::error::InstanceError;
+use crate::iface_map::IfaceMap;
 use crate::programs::{self, Maps, NodeMaps, program_name};
 use crate::queue_plan::{IfaceFacts, QueuePlan};
 use crate::{in_user, keys};
@@ -47,7 +48,7 @@ impl Queue {
     /// # Errors
     ///
     /// [`InstanceError::Memory`].
-    pub fn of_frames(facts: &[IfaceFacts], packet: Packet) -> Result<Self, InstanceError> {
+    pub fn of_frames(facts: &IfaceMap<IfaceFacts>, packet: Packet) -> Result<Self, InstanceError> {
         Self::create("frames", QueuePlan::of_frames(facts), packet)
     }
 

@@ -6,6 +6,7 @@ use ashway_abi::QueueLayout;
 use ashway_abi::trusted::{MAX_PATHS, MAX_RINGS};
 use ashway_codegen::instance::OrderScope;
 
+use crate::iface_map::IfaceMap;
 use crate::{keys, relays};
 
 /// What a plan needs to know of an interface.
@@ -15,6 +16,9 @@ pub struct IfaceFacts {
     pub queues: usize,
     /// Largest payload of a frame, in bytes.
     pub mtu: usize,
+    /// Whether it gets no rings of its own, because it may go at any time and as many others
+    /// may come.
+    pub shares: bool,
 }
 
 /// See the [module](self).
@@ -24,9 +28,10 @@ pub struct QueuePlan {
     pub most_paths: usize,
     /// Scope of the order between the tiers: one receive queue, or one path.
     pub(crate) order_scope: OrderScope,
-    /// For each of its interfaces, the ring of receive queue 0, and how many there
-    /// are: the further queues follow, and those beyond begin with the first again.
-    pub rings_of: Vec<(usize, Range<usize>)>,
+    /// For each of the interfaces that it was made for, the ring of receive queue 0, and how
+    /// many there are: the further queues follow, and those beyond begin with the first again.
+    /// Any other interface shares all of them.
+    rings_of: Vec<(usize, Range<usize>)>,
     /// Rings in all.
     pub(crate) rings: usize,
     /// Room for one payload.
@@ -34,18 +39,17 @@ pub struct QueuePlan {
 }
 
 impl QueuePlan {
-    /// The queue of a handler that may be bound to any interface: rings for each, but
-    /// for those beyond the [`MAX_RINGS`]th.
+    /// The queue of a handler that may be bound to any interface: rings for each that has
+    /// some of its own, but for those beyond the [`MAX_RINGS`]th.
     #[must_use]
-    pub fn unbound(facts: &[IfaceFacts]) -> Self {
-        let all: Vec<usize> = (0..facts.len().min(MAX_RINGS)).collect();
-        Self::of_ifaces(&all, facts)
+    pub fn unbound(facts: &IfaceMap<IfaceFacts>) -> Self {
+        Self::of_ifaces(&facts.numbers(), facts)
     }
 
     /// The queue of whole frames. Its paths are the keys of [relays](relays::key) and, behind
     /// them, of [other paths](keys::key).
     #[must_use]
-    pub(crate) fn of_frames(facts: &[IfaceFacts]) -> Self {
+    pub(crate) fn of_frames(facts: &IfaceMap<IfaceFacts>) -> Self {
         Self {
             most_paths: relays::KEYS + keys::KEYS,
             order_scope: OrderScope::Path {
@@ -55,23 +59,18 @@ impl QueuePlan {
         }
     }
 
-    /// The queue of a handler with a ring for each queue of these interfaces; where that is
-    /// more than there can be, as many to each as leaves the others theirs.
-    ///
-    /// # Panics
-    ///
-    /// If these are more than [`MAX_RINGS`] interfaces, which a checked configuration does
-    /// not ask for.
+    /// The queue of a handler with a ring for each queue of these interfaces that have some
+    /// of their own, of the first [`MAX_RINGS`] of them; where that is more than there can be,
+    /// as many to each as leaves the others theirs. There is always one, for interfaces that
+    /// come later.
     #[must_use]
-    pub fn of_ifaces(ifaces: &[usize], facts: &[IfaceFacts]) -> Self {
-        let rings = |most: usize| {
-            ifaces
-                .iter()
-                .map(move |iface| facts[*iface].queues.min(most))
-        };
+    pub fn of_ifaces(ifaces: &[usize], facts: &IfaceMap<IfaceFacts>) -> Self {
+        let owns = ifaces.iter().filter(|iface| !facts[**iface].shares);
+        let owns: Vec<usize> = owns.copied().take(MAX_RINGS).collect();
+        let rings = |most: usize| owns.iter().map(move |iface| facts[*iface].queues.min(most));
         let mut most = (1..=MAX_RINGS).rev();
         let most = most.find(|most| rings(*most).sum::<usize>() <= MAX_RINGS);
-        let most = most.expect("no handler has more interfaces than rings");
+        let most = most.expect("there are no more interfaces than rings");
         let mut plan = Self {
             most_paths: MAX_PATHS,
             order_scope: OrderScope::Ring,
@@ -79,29 +78,23 @@ impl QueuePlan {
             rings: 0,
             slot_bytes: 2048,
         };
-        for (iface, count) in ifaces.iter().zip(rings(most)) {
+        for (iface, count) in owns.iter().zip(rings(most)) {
             plan.rings_of.push((*iface, plan.rings..plan.rings + count));
             plan.rings += count;
             let longest = facts[*iface].mtu.next_power_of_two();
             plan.slot_bytes = plan.slot_bytes.max(longest).min(4096);
         }
+        plan.rings = plan.rings.max(1);
         plan
     }
 
-    /// The rings of an interface; the first is receive queue 0's.
+    /// The rings of an interface, of which the first is receive queue 0's; none if it shares
+    /// those of all ([`Leaf::ring_count`](ashway_abi::Leaf::ring_count)).
     #[must_use]
-    pub fn rings_at(&self, iface: usize) -> Option<Range<usize>> {
+    pub fn rings_at(&self, iface: usize) -> Range<usize> {
         let mut of = self.rings_of.iter();
-        of.find(|(known, _)| *known == iface)
-            .map(|(_, rings)| rings.clone())
-    }
-
-    /// The interface a ring belongs to.
-    #[must_use]
-    pub(crate) fn iface_of(&self, ring: usize) -> usize {
-        let mut of = self.rings_of.iter();
-        of.find(|(_, rings)| rings.contains(&ring))
-            .map_or(0, |(iface, _)| *iface)
+        let own = of.find(|(known, _)| *known == iface);
+        own.map_or(0..0, |(_, rings)| rings.clone())
     }
 
     /// Where all of it lies.
@@ -119,24 +112,24 @@ impl QueuePlan {
 mod tests {
     use super::*;
 
+    fn facts(queues: &[(usize, bool)]) -> IfaceMap<IfaceFacts> {
+        let facts = queues.iter().map(|&(queues, shares)| IfaceFacts {
+            queues,
+            mtu: 1500,
+            shares,
+        });
+        facts.enumerate().collect()
+    }
+
     #[test]
     fn interfaces_of_many_queues_leave_each_other_rings() {
         let rings = |queues: &[usize]| {
-            let facts = queues
-                .iter()
-                .map(|&queues| IfaceFacts { queues, mtu: 1500 });
-            let plan = QueuePlan::unbound(&facts.collect::<Vec<_>>());
-            let each = plan.rings_of.iter().map(|(_, rings)| rings.len());
-            let each: Vec<usize> = each.collect();
+            let own: Vec<_> = queues.iter().map(|queues| (*queues, false)).collect();
+            let plan = QueuePlan::unbound(&facts(&own));
+            let each = (0..queues.len()).map(|iface| plan.rings_at(iface).len());
+            let each: Vec<usize> = each.filter(|rings| *rings > 0).collect();
             assert_eq!(each.iter().sum::<usize>(), plan.rings);
             assert!(plan.rings <= MAX_RINGS);
-            let of = (0..plan.rings).map(|ring| plan.iface_of(ring));
-            assert!(
-                of.eq(each
-                    .iter()
-                    .enumerate()
-                    .flat_map(|(iface, n)| vec![iface; *n]))
-            );
             each
         };
         assert_eq!(rings(&[64]), [64]);
@@ -145,5 +138,18 @@ mod tests {
         assert_eq!(rings(&[1, 128, 4]), [1, 59, 4]);
         // Where there are more interfaces than rings, the first have one each.
         assert_eq!(rings(&[3; 70]), [1; 64]);
+    }
+
+    #[test]
+    fn interfaces_that_come_and_go_share_the_rings_of_the_others() {
+        let plan = QueuePlan::unbound(&facts(&[(4, true), (2, false), (8, true)]));
+        assert_eq!((plan.rings_at(0), plan.rings_at(1)), (0..0, 0..2));
+        assert_eq!((plan.rings_at(2), plan.rings), (0..0, 2));
+        // Of those that come later nothing is known.
+        assert_eq!(plan.rings_at(7), 0..0);
+        // Where nobody has rings of its own there is one for all.
+        for none in [&[][..], &[(8, true); 50]] {
+            assert_eq!(QueuePlan::unbound(&facts(none)).rings, 1);
+        }
     }
 }

@@ -28,6 +28,7 @@ use ashway_wire::partial;
 use crate::bug::{self, Bug};
 use crate::dry_run::first_difference;
 use crate::error::NotPromoted;
+use crate::iface_map::IfaceMap;
 use crate::relays::{self, Out};
 use crate::shadow::{Compared, Difference, MOST_BYTES};
 
@@ -209,7 +210,7 @@ pub struct Replay {
     program: Image,
     spec: QueueSpec,
     /// How interfaces are reached, by their numbers.
-    out: Vec<Out>,
+    out: IfaceMap<Out>,
     /// The relay's number.
     number: usize,
     /// Entry programs, by the hardware address and the direction that they are for.
@@ -235,7 +236,7 @@ const UNMATCHED: u32 = 1;
 impl Replay {
     /// Of the program for `spec`, which the node has loaded for its relays.
     #[must_use]
-    pub fn new(spec: QueueSpec, out: Vec<Out>, number: usize) -> Self {
+    pub fn new(spec: QueueSpec, out: IfaceMap<Out>, number: usize) -> Self {
         Self {
             program: forward::generate(&spec),
             spec,
@@ -539,7 +540,7 @@ mod tests {
             packet,
             order_scope: OrderScope::Path { relays },
         };
-        Replay::new(spec, vec![OUT; 2], 2)
+        Replay::new(spec, [(0, OUT), (1, OUT)].into_iter().collect(), 2)
     }
 
     const ALL: Compared = Compared {

@@ -20,6 +20,7 @@ use ashway_path::places::PathId;
 use ashway_path::stage::Direction;
 use serde::{Deserialize, Serialize};
 
+use crate::iface_map::IfaceMap;
 use crate::rows::CounterRow;
 
 /// Most relays that have a number, and with it a place in the kernel tier.
@@ -73,7 +74,7 @@ pub struct Relays {
     /// Where programs count the relay with number 0; the others follow.
     first_row: CounterRow,
     /// By interface.
-    out: Vec<Out>,
+    out: IfaceMap<Out>,
     by_path: HashMap<PathId, Relay>,
     /// By number.
     routes: Vec<Option<PathId>>,
@@ -91,7 +92,7 @@ struct Relay {
 impl Relays {
     /// None yet, on interfaces that are reached like this.
     #[must_use]
-    pub fn new(hops: Arc<SharedArray>, first_row: CounterRow, out: Vec<Out>) -> Self {
+    pub fn new(hops: Arc<SharedArray>, first_row: CounterRow, out: IfaceMap<Out>) -> Self {
         Self {
             hops,
             first_row,
@@ -104,7 +105,12 @@ impl Relays {
     /// An interface is reached like this by now; hops that lead there are still to be
     /// [written anew](crate::worker::command::Command::RefreshRelays).
     pub(crate) fn set_way_out(&mut self, iface: usize, out: Out) {
-        self.out[iface] = out;
+        self.out.insert(iface, out);
+    }
+
+    /// There is no such interface any more; no relay ends there.
+    pub(crate) fn forget_way_out(&mut self, iface: usize) {
+        self.out.remove(iface);
     }
 
     /// Where programs count the messages of a key; `None` if it is no relay's.
@@ -201,7 +207,10 @@ impl Relays {
 
     /// A hop with what only a node knows of it.
     fn filled(&self, way: RelayHop, terms: Option<Terms>) -> Hop {
-        let out = self.out[way.iface as usize];
+        // No relay ends at an interface that has gone.
+        let Some(out) = self.out.get(way.iface as usize) else {
+            return Hop::default();
+        };
         let by_tcx = if out.by_tcx { hop::flag::BY_TCX } else { 0 };
         Hop {
             ifindex: out.ifindex,

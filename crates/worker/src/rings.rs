@@ -132,7 +132,6 @@ fn drain_ring(
     let Some(queue) = &shared.queue else {
         return;
     };
-    let iface = queue.plan.iface_of(ring);
     take_batch(queue.words(), ring, fetch(queue, ring), |slot| {
         let bucket = bucket(queue, ring, slot);
         if let Some(cpu) = after_cpu(queue, ring, slot) {
@@ -142,11 +141,11 @@ fn drain_ring(
         let Some(taken) = take(queue, ring, slot, || paths.message()) else {
             return;
         };
-        let Some(path) = instance.path(taken.key, iface) else {
+        let mut message = taken.message;
+        message.meta.iface = tag(queue, ring, slot);
+        let Some(path) = instance.path(taken.key, message.meta.iface as usize) else {
             return;
         };
-        let mut message = taken.message;
-        message.meta.iface = iface as u32;
         observe(queue, ring, slot, &mut message);
         if bucket != flow::UNORDERED {
             paths.wait_for(path, &mut after);
@@ -190,7 +189,7 @@ pub(crate) fn drain_frames(
         any = true;
         // A path whose frames are there was ordered before.
         paths.apply_pending(rows);
-        let (iface, now) = (frame_queue.plan.iface_of(ring), now());
+        let now = now();
         let mut after = std::mem::take(&mut paths.after);
         take_batch(words, ring, fetch(frame_queue, ring), |slot| {
             after.clear();
@@ -201,7 +200,7 @@ pub(crate) fn drain_frames(
                 return;
             };
             let mut message = taken.message;
-            message.meta.iface = iface as u32;
+            message.meta.iface = tag(frame_queue, ring, slot);
             observe(frame_queue, ring, slot, &mut message);
             match segments::of(message.bytes(), taken.gso_size) {
                 None => paths.receive(message, taken.key, &mut after, now, rows),
@@ -295,6 +294,16 @@ fn bucket(queue: &Queue, ring: usize, slot: usize) -> u32 {
     let word = descriptor(ring, slot) + trusted::SLOT_FLOW;
     let bucket = queue.words().u32_at(word).load(Ordering::Relaxed);
     bucket.min(flow::UNORDERED)
+}
+
+/// The number of the interface that the message came by.
+fn tag(queue: &Queue, ring: usize, slot: usize) -> u32 {
+    if bug::is(Bug::InterfaceOfRing) {
+        // That whose ring it was when the queue was made.
+        return ring as u32;
+    }
+    let word = descriptor(ring, slot) + trusted::SLOT_TAG;
+    queue.words().u32_at(word).load(Ordering::Relaxed)
 }
 
 /// A message that was taken out of its slot.

@@ -284,6 +284,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::counters::UserRows;
+    use crate::iface_map::IfaceMap;
     use crate::instance::{Instance, NewInstance};
     use crate::played;
     use crate::queue_plan::QueuePlan;
@@ -328,7 +329,7 @@ pub(crate) mod tests {
             std::fs::write(&file, wat::parse_str(source(1, "")).unwrap()).unwrap();
             let config = HandlerConfig::of_file(name, file);
             let engine = Engine::new().unwrap();
-            let plan = QueuePlan::unbound(&[]);
+            let plan = QueuePlan::unbound(&IfaceMap::default());
             let version = Version::read(&config, &config.file, &engine).unwrap();
             let version = Arc::new(version);
             let made = Instance::create(&config, version, &[], &plan, &engine, None, false);

@@ -26,6 +26,7 @@ use crate::clock::now;
 use crate::counters::UserRows;
 use crate::error::InstanceError;
 use crate::frame_port::FramePort;
+use crate::iface_map::IfaceMap;
 use crate::order::Order;
 use crate::packets;
 use crate::paths::Paths;
@@ -72,7 +73,7 @@ pub struct Work {
     /// The paths that take those.
     pub paths: Paths,
     /// Ways out of interfaces with XDP, by interface.
-    pub xdp_ports: Vec<Option<XdpPort>>,
+    pub xdp_ports: IfaceMap<XdpPort>,
     /// Interfaces without a kernel tier.
     pub frame_ports: Vec<FramePort>,
     /// Where to count.

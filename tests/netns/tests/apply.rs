@@ -321,7 +321,7 @@ fn a_file_with_mistakes_changes_nothing_and_each_is_named_with_its_line() {
     let wrong = [
         ("[iface.b0]", "interface `b0` has `attach = \"xdp\"`"),
         ("mode = 'generic'", ""),
-        ("[iface.b7]", "the node has not taken interface `b7`"),
+        ("[iface.b7]", "there is no interface `b7`"),
         ("[handler.hand]", "handler `hand` was loaded by hand"),
         (&format!("file = {:?}", handler("echo").unwrap()), ""),
         ("[handler.broken]", "broken.wasm"),

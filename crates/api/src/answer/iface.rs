@@ -10,6 +10,8 @@ use super::Word;
 pub struct Interface {
     /// Its name.
     pub name: String,
+    /// The pattern that it was taken by, if no section has its name.
+    pub pattern: Option<String>,
     /// The kernel's number of it; 0 if only the node knows it.
     pub ifindex: u32,
     /// How frames come: `native`, `tcx`, `generic`, `packet`, `tap`, `pcap` or `memory`; `down`
@@ -36,6 +38,28 @@ pub struct Interface {
     pub unmatched: Unmatched,
     /// Frames that were lost behind the node.
     pub lost_after_hand_over: LostAfterHandOver,
+}
+
+/// A section of interfaces whose name is a pattern.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Pattern {
+    /// The pattern.
+    pub pattern: String,
+    /// How many interfaces it has taken; they are among the node's.
+    pub interfaces: u64,
+    /// Those that match and are not taken.
+    pub not_taken: Vec<NotTaken>,
+}
+
+/// An interface that matches a pattern and is not taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NotTaken {
+    /// Its name.
+    pub name: String,
+    /// Why not.
+    pub because: String,
 }
 
 /// Frames that no path takes.

@@ -47,7 +47,7 @@ pub use handler::{
     Because, FormerVersion, Handler, HandlerEndpoint, HandlerProgram, HandlerPromotion, LastFault,
     Refused, SourceLine, State,
 };
-pub use iface::{Interface, LostAfterHandOver, Unmatched};
+pub use iface::{Interface, LostAfterHandOver, NotTaken, Pattern, Unmatched};
 pub use instances::{HandlerInstance, PathInstance};
 pub use look::{
     Demux, DemuxOfInterface, EndpointPlace, Fault, Faults, HandlerMemory, Lines, LogLine,

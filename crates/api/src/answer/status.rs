@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Word;
 use super::counts::{Counts, Tally};
 use super::handler::Handler;
-use super::iface::Interface;
+use super::iface::{Interface, Pattern};
 use super::path::Path;
 
 /// The whole node.
@@ -14,8 +14,11 @@ use super::path::Path;
 pub struct Status {
     /// Its name.
     pub node: String,
-    /// In the configuration's order.
+    /// In the order in which they came, those of the configuration first.
     pub interfaces: Vec<Interface>,
+    /// The sections of interfaces that are patterns, in the configuration's order.
+    #[serde(default)]
+    pub patterns: Vec<Pattern>,
     /// In the order in which they came.
     pub handlers: Vec<Handler>,
     /// Those that end in a handler, then those of modules, by name, up to 1000 of these.

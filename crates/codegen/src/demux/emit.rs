@@ -96,7 +96,7 @@ pub(crate) const PLAIN_IPV4: i32 = 42;
 /// The same of IPv6.
 pub(crate) const PLAIN_IPV6: i32 = 62;
 
-/// A program that only decides: it returns the path's number and counts the hit,
+/// A program that only decides: it returns the path's tag and counts the hit,
 /// or returns [`NO_PATH`]. For measuring, and for asking about single frames.
 #[must_use]
 pub fn program(spec: &Spec) -> Image {
@@ -122,7 +122,7 @@ pub fn program_after(mut asm: Assembler, spec: &Spec) -> Image {
     };
     emit(&mut asm, spec, |_| (), exits);
     asm.bind(found);
-    asm.load(Size::W, R0, R9, context::PATH);
+    asm.load(Size::W, R0, R9, context::TAG);
     asm.exit();
     asm.bind(none);
     asm.mov_imm(R0, NO_PATH as i32);
@@ -514,7 +514,7 @@ impl Emitter<'_, '_> {
             local,
             flags,
             slot,
-            path,
+            tag,
             ..
         } = entry.leaf;
         for (to, word) in [
@@ -523,7 +523,7 @@ impl Emitter<'_, '_> {
             (context::RING_BASE, entry.leaf.rings()),
             (context::FLAGS, flags | self.flags),
             (context::SLOT, slot),
-            (context::PATH, path),
+            (context::TAG, tag),
         ] {
             asm.store_imm(Size::W, R9, to, word as i32);
         }
@@ -542,7 +542,7 @@ impl Emitter<'_, '_> {
         }
         const { assert!(context::LOCAL_PATH == context::ROW + 4) };
         const { assert!(context::RING_COUNT == context::RING_BASE + 2) };
-        const { assert!(context::PATH == context::SLOT + 4) };
+        const { assert!(context::TAG == context::SLOT + 4) };
         for (size, from, to) in [
             (Size::D, leaf::ROW, context::ROW),
             (Size::W, leaf::RING_BASE, context::RING_BASE),

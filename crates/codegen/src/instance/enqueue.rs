@@ -1,7 +1,7 @@
 //! Puts a message into the instance's ring for the user tier.
 //!
 //! One ring per receive queue, or for some of an interface's, where it has more queues than
-//! the instance has rings for it. A driver serves a queue on one CPU at a time, but
+//! the instance has rings for it; an interface that came later shares the rings of all. A driver serves a queue on one CPU at a time, but
 //! generic XDP behind a veth runs on whichever CPU sends, so a slot is taken by
 //! compare-and-exchange and published when it is filled. All of it goes to where no
 //! application can write: the descriptor to the trusted words, the frame to the pool behind
@@ -75,11 +75,14 @@ pub(crate) fn path_word(asm: &mut Assembler, spec: &QueueSpec, path: Option<usiz
 /// if there is none. `r6` = `md`, `r7` = trusted words, `r9` = the context.
 /// Clobbers `r3`.
 fn ring(asm: &mut Assembler, spec: &QueueSpec, fail: Label) {
-    let own = asm.label();
+    let [own, some] = [(); 2].map(|()| asm.label());
     asm.load(Size::H, R1, R9, context::RING_BASE);
     asm.load(Size::H, R3, R9, context::RING_COUNT);
     hook::rx_queue(asm, R2);
     asm.jump_if(op::JLT, R2, R3, own);
+    asm.jump_if_imm(op::JNE, R3, 0, some);
+    asm.mov_imm(R3, spec.layout.rings as i32);
+    asm.bind(some);
     asm.alu32(op::MOD, R2, R3);
     asm.bind(own);
     asm.alu32(op::ADD, R1, R2);
@@ -100,6 +103,11 @@ fn mark(asm: &mut Assembler) {
     asm.load(Size::H, R4, R9, context::RING_COUNT);
     asm.mov_imm(R1, 0);
     asm.jump_if(op::JLT, R3, R4, first);
+    if !bug::is(Bug::SharedRingMarked) {
+        // Its queues have the numbers of other interfaces' queues.
+        asm.mov_imm(R1, SHARED_MARK);
+        asm.jump_if_imm(op::JEQ, R4, 0, exact);
+    }
     asm.mov(R1, R3);
     asm.alu32(op::DIV, R1, R4);
     asm.jump_if_imm(op::JLT, R1, SHARED_MARK, exact);
@@ -129,6 +137,8 @@ pub(super) fn note_kernel(asm: &mut Assembler, spec: &QueueSpec) {
         let at = trusted::RINGS + trusted::RING_BEHIND_KERNEL;
         hook::rx_queue(asm, R2);
         asm.jump_if_imm(op::JNE, R2, 0, other);
+        asm.load(Size::H, R2, R9, context::RING_COUNT);
+        asm.jump_if_imm(op::JEQ, R2, 0, other);
         asm.store_imm(Size::W, R7, at as i16, 1);
         asm.jump(out);
         asm.bind(other);

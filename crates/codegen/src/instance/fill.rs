@@ -33,6 +33,8 @@ pub(super) fn emit(asm: &mut Assembler, spec: &QueueSpec, bad: Label) {
     asm.store(Size::W, R1, trusted::SLOT_PAYLOAD_LEN as i16, R5);
     asm.load(Size::W, R2, R9, context::LOCAL_PATH);
     asm.store(Size::W, R1, trusted::SLOT_LOCAL_PATH as i16, R2);
+    asm.load(Size::W, R2, R9, context::TAG);
+    asm.store(Size::W, R1, trusted::SLOT_TAG as i16, R2);
     asm.jump_if_imm(op::JGT, R5, layout.slot_bytes as i32, long);
     asm.load(Size::D, R1, R10, enqueue::SLOT);
     frame_of(asm, layout, bad);

@@ -27,6 +27,8 @@ mod per_cpu;
 mod pipe;
 #[path = "../promote/main.rs"]
 mod promote;
+#[path = "../rings.rs"]
+mod rings;
 #[path = "../rules/main.rs"]
 mod rules;
 #[path = "../share.rs"]
@@ -114,6 +116,7 @@ const fn guard(bug: Bug) -> &'static str {
         B::OrderIgnored => "flow::who_waits_for_nobody_runs_at_once",
         B::FlowOtherHash => "flow::a_message_that_crosses_holds_up_its_own_flow",
         B::FlowDrainsPath => "flow::a_flow_that_floods_is_dropped_alone",
+        B::SharedRingMarked => "rings::interfaces_that_share_a_ring_keep_their_marks",
         B::DrainQueues | B::DrainOvertakes => {
             "forward::interpreter::a_flood_does_not_keep_a_path_in_the_user_tier"
         }

@@ -166,7 +166,7 @@ pub(crate) fn leaf(path: usize) -> Leaf {
         row: row(path) as u32,
         local: path as u32,
         flags: if is_raw(path) { flag::RAW } else { 0 },
-        path: path as u32,
+        tag: path as u32,
         ..Leaf::default()
     }
 }

@@ -290,7 +290,7 @@ pub(crate) fn leaf(path: u32) -> Leaf {
         // Beyond those that say where the headers are.
         flags: (path + 4) << 8,
         slot: path + 5,
-        path,
+        tag: path,
     }
 }
 

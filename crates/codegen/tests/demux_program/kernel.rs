@@ -275,7 +275,7 @@ fn a_hundred_thousand_entries_are_found_and_counted() {
     };
     for (_, value) in map.entries().unwrap() {
         let (leaf, hits) = ashway_abi::Leaf::from_bytes(&value.try_into().unwrap());
-        assert_eq!(hits, u64::from(leaf.path.is_multiple_of(997)));
+        assert_eq!(hits, u64::from(leaf.tag.is_multiple_of(997)));
     }
 }
 

@@ -14,6 +14,8 @@ pub enum Act {
     Swap,
     /// A path changes its tier.
     Move,
+    /// A path is at other interfaces.
+    Reach,
     /// It comes.
     Create,
     /// It is in no file, and stays.
@@ -23,6 +25,8 @@ pub enum Act {
 /// What something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
+    /// `[iface.*]`.
+    Iface,
     /// `[domain.*]`.
     Domain,
     /// `[handler.*]`.
@@ -70,6 +74,7 @@ impl Act {
             Self::Change => "change",
             Self::Swap => "swap",
             Self::Move => "move",
+            Self::Reach => "reach",
             Self::Create => "create",
             Self::Stay => "stay",
         }
@@ -81,6 +86,7 @@ impl What {
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
+            Self::Iface => "iface",
             Self::Domain => "domain",
             Self::Handler => "handler",
             Self::Module => "module",
@@ -108,6 +114,8 @@ impl fmt::Display for Step {
         write!(f, "{act:<6} {} {}", self.what.word(), self.name)?;
         let keys: Vec<_> = self.keys.iter().map(|key| format!("`{key}`")).collect();
         let says = match (self.what, self.act) {
+            (What::Iface, Act::Create) => "taken",
+            (What::Iface, Act::Remove) => "left: its messages are the host's",
             (What::Handler, Act::Create) => "loaded; its memory begins",
             (What::Handler, Act::Remove) => "unloaded; its memory ends",
             (What::Handler, Act::Change) => "loaded anew, its memory begins anew",
@@ -117,6 +125,7 @@ impl fmt::Display for Step {
                 "removed and created: in between its messages are the host's"
             }
             (What::Path, Act::Move) => "nothing is lost",
+            (What::Path, Act::Reach) => "it goes on, at other interfaces",
             (_, Act::Stay) => "it is in no file",
             _ => "",
         };

@@ -53,11 +53,7 @@ fn each_change_of_a_file_is_a_step_or_a_mistake() {
             "budget = '50 us'\nhandler = 'h:on_rx'\n",
             &[],
         ),
-        (
-            "iface = 'a'",
-            "iface = ['b', 'a']",
-            &["change path p iface"],
-        ),
+        ("iface = 'a'", "iface = ['b', 'a']", &["reach path p iface"]),
         ("dst port 1", "dst port 3", &["change path p match"]),
         (
             "handler = 'h'\n",
@@ -118,16 +114,8 @@ fn each_change_of_a_file_is_a_step_or_a_mistake() {
             &["create domain d", "create handler g"],
         ),
         // Whoever runs the node has to be asked.
-        (
-            "[iface.b]\n",
-            "",
-            &["0: interface `b` is missing from the file"],
-        ),
-        (
-            "[iface.b]\n",
-            "[iface.b]\n[iface.c]\n",
-            &["3: the node has not taken interface `c`"],
-        ),
+        ("[iface.b]\n", "", &["remove iface b"]),
+        ("[iface.b]\n", "[iface.b]\n[iface.c]\n", &["create iface c"]),
         (
             "[iface.b]\n",
             "[iface.b]\nmode = 'packet'\n",

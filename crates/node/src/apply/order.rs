@@ -19,7 +19,6 @@ use ashway_worker::instance::{
 };
 use ashway_worker::plan::InstancePlan;
 use ashway_worker::programs::NodeMaps;
-use ashway_worker::queue_plan::IfaceFacts;
 use ashway_worker::shadow;
 use ashway_worker::version::{self, Version};
 
@@ -55,7 +54,7 @@ pub(crate) struct Compiled {
 impl Node {
     /// What has to be compiled for a difference.
     pub(super) fn order_of(&self, next: &Config, asked: &Difference, engine: &Engine) -> Order {
-        let facts: Vec<IfaceFacts> = self.ifaces.iter().map(|iface| iface.facts).collect();
+        let facts = self.iface_facts();
         let of = |act: &[Act]| {
             let names = asked.names(What::Handler, act);
             let handlers = next.handlers.iter();

@@ -8,8 +8,9 @@ use ashway_modules::{Message, fragment};
 use ashway_path::attrs::Attrs;
 use ashway_path::create::{Created, NotCreated, Phase};
 
+use super::super::iface_set::Coming;
 use super::super::node_path::FramePath;
-use super::super::world::{self, Changed};
+use super::super::world::{self, Changed, Link};
 use super::super::{Node, RunError};
 use super::words::said;
 use ashway_config::{
@@ -17,7 +18,16 @@ use ashway_config::{
     What,
 };
 use ashway_worker::handle::HandlerHandle;
+use ashway_worker::iface_map::IfaceMap;
 use ashway_worker::plan::InstancePlan;
+
+/// What comes, for the graph that follows.
+pub(super) struct Fresh<'f> {
+    pub(super) handlers: &'f [(HandlerConfig, InstancePlan, HandlerHandle)],
+    pub(super) changed: &'f Changed,
+    /// Interfaces; none if one of them cannot be taken.
+    pub(super) links: Option<&'f [Coming]>,
+}
 
 /// What a path leads through, and what it asks for.
 #[derive(PartialEq, Eq)]
@@ -43,9 +53,13 @@ impl Route {
     }
 }
 
-/// The routes of a path that ends in a handler, at each of its interfaces.
-fn routes(graph: &NodeGraph, path: &PathConfig) -> Result<Vec<Route>, NotCreated> {
-    let ifaces = path.ifaces.iter();
+/// The routes of a path that ends in a handler, at these of its interfaces.
+fn routes<'p>(
+    graph: &NodeGraph,
+    path: &'p PathConfig,
+    at: impl Fn(&String) -> bool,
+) -> Result<Vec<Route>, NotCreated> {
+    let ifaces = path.ifaces.iter().filter(|iface: &&'p String| at(iface));
     let created = ifaces.map(|iface| graph.create(path, iface, Attrs::new()));
     created
         .map(|created| Ok(Route::of(graph, &created?)))
@@ -59,29 +73,29 @@ impl Node {
         &mut self,
         next: &Config,
         difference: &mut Difference,
-        made: &[(HandlerConfig, InstancePlan, HandlerHandle)],
-        changed: &Changed,
+        fresh: &Fresh<'_>,
         mistakes: &mut Vec<Mistake>,
     ) -> Option<NodeGraph> {
-        let names = |config: &Config| -> BTreeSet<String> {
-            config.ifaces.iter().map(|it| it.name.clone()).collect()
-        };
-        if names(next) != names(&self.config) {
-            // That is said; modules of what is not there would be said once more.
-            return None;
-        }
+        // What cannot be taken is said; modules of what is not there would be said once more.
+        let coming = fresh.links?.iter();
+        let coming = coming.map(|it| (it.link.number(), it.link.clone()));
+        let go = difference.names(What::Iface, &[Act::Remove]);
+        let stays = |(number, _): &(usize, &Link)| !go.contains(&self.ifaces[*number].name);
+        let kept = self.links.iter().filter(stays);
+        let kept = kept.map(|(number, link)| (number, link.clone()));
+        let links: IfaceMap<Link> = kept.chain(coming).collect();
         let gone = difference.names(What::Handler, &[Act::Remove, Act::Change]);
         let kept = self.handlers.values();
         let kept = kept.filter(|handler| !gone.contains(&handler.shared.name));
-        let fresh = made.iter().map(|(.., handler)| handler);
-        let handlers: Vec<HandlerHandle> = kept.chain(fresh).cloned().collect();
+        let made = fresh.handlers.iter().map(|(.., handler)| handler);
+        let handlers: Vec<HandlerHandle> = kept.chain(made).cloned().collect();
         let mut whole = next.clone();
         let by_hand = self.config.handlers.iter();
         let by_hand = by_hand.filter(|handler| handler.line == 0);
         whole.handlers.extend(by_hand.cloned());
         whole.placements.clone_from(&self.config.placements);
-        let (links, served) = (&self.links, &self.served);
-        let graph = world::graph_behind(&self.graph, &whole, links, &handlers, served, changed);
+        let (served, changed) = (&self.served, fresh.changed);
+        let graph = world::graph_behind(&self.graph, &whole, &links, &handlers, served, changed);
         let graph = match graph {
             Ok(graph) => graph,
             Err(RunError::Mistakes(list)) => {
@@ -131,16 +145,19 @@ impl Node {
             }
         };
         for path in &next.paths {
-            let after = match routes(graph, path) {
-                Ok(after) => after,
-                Err(failed) => {
-                    mistakes.push(no_path(path.line, failed));
-                    continue;
-                }
-            };
+            if let Err(failed) = routes(graph, path, |_| true) {
+                mistakes.push(no_path(path.line, failed));
+                continue;
+            }
             let mut known = self.config.paths.iter();
             let known = known.find(|known| known.name == path.name);
-            let before = known.and_then(|known| routes(&self.graph, known).ok());
+            // Where it stays.
+            let stays = |iface: &String| {
+                let at = |path: &PathConfig| path.ifaces.contains(iface);
+                at(path) && known.is_some_and(|known| at(known))
+            };
+            let before = known.and_then(|known| routes(&self.graph, known, stays).ok());
+            let after = routes(graph, path, stays).unwrap_or_default();
             let another = before.and_then(|before| other(&before, &after));
             if let Some(another) = another {
                 difference.reroute(&path.name, path.line, another);
@@ -187,7 +204,7 @@ impl Node {
             let path = self.paths.find(&name).and_then(|id| self.paths.frames(id));
             let ends = path.into_iter().flat_map(FramePath::ends);
             for end in ends.filter(|end| end.catches) {
-                let iface = self.config.ifaces[end.iface()].name.clone();
+                let iface = self.ifaces[end.iface()].name.clone();
                 caught.insert(iface, name.clone());
             }
         }
@@ -206,7 +223,7 @@ impl Node {
             mistakes.push(Mistake::new(0, message, hint));
         };
         for path in self.config.paths.iter().filter(|path| path.line == 0) {
-            let routes = routes(&self.graph, path).unwrap_or_default();
+            let routes = routes(&self.graph, path, |_| true).unwrap_or_default();
             let mut modules = routes.iter().flat_map(|route| &route.modules);
             if let Some(module) = modules.find(|module| go.contains(*module)) {
                 through(&path.name, module, "unbind");
@@ -245,13 +262,13 @@ impl Node {
         mistakes: &mut Vec<Mistake>,
     ) {
         if difference
-            .names(What::Path, &[Act::Create, Act::Change])
+            .names(What::Path, &[Act::Create, Act::Change, Act::Reach])
             .is_empty()
         {
             return;
         }
         let by_hand = difference.names(What::Path, &[Act::Stay]);
-        for (number, iface) in self.config.ifaces.iter().enumerate() {
+        for (number, iface) in self.ifaces.iter() {
             let mut table: Table<usize> = Table::default();
             let mut names = Vec::new();
             for name in &by_hand {

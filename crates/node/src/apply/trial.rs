@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::Node;
+use super::super::iface_set::Coming;
 use super::super::swap::{self, Candidate};
 use super::super::world::Changed;
 use super::order::Compiled;
+use super::routes::Fresh;
 use super::words::{of_handler, refused};
 use crate::request::Refusal;
 use ashway_config::{
@@ -26,6 +28,8 @@ pub(super) struct Tried {
     /// The graph that follows.
     pub(super) graph: NodeGraph,
     pub(super) difference: Difference,
+    /// Interfaces that come.
+    pub(super) coming: Vec<Coming>,
     /// Handlers that come.
     pub(super) fresh: Vec<(HandlerConfig, InstancePlan, HandlerHandle)>,
     /// Versions that take over.
@@ -73,7 +77,13 @@ impl Node {
                 }
             }
         }
-        let graph = self.try_graph(&next, &mut difference, &made, &changed, &mut mistakes);
+        let coming = self.try_ifaces(&next, &difference, &mut mistakes);
+        let fresh = Fresh {
+            handlers: &made,
+            changed: &changed,
+            links: coming.as_deref(),
+        };
+        let graph = self.try_graph(&next, &mut difference, &fresh, &mut mistakes);
         self.try_filters(&next, &difference, &mut mistakes);
         self.try_room(&next, &difference, &made, &mut mistakes);
         if let Some(graph) = &graph {
@@ -82,6 +92,7 @@ impl Node {
         }
         match graph {
             Some(graph) if mistakes.is_empty() => Ok(Tried {
+                coming: coming.unwrap_or_default(),
                 next,
                 graph,
                 difference,
@@ -91,6 +102,26 @@ impl Node {
             }),
             _ => Err(refused(&next.file, mistakes)),
         }
+    }
+
+    /// The interfaces that come, if all of them can be taken as far as is known before it is
+    /// done.
+    fn try_ifaces(
+        &mut self,
+        next: &Config,
+        difference: &Difference,
+        mistakes: &mut Vec<Mistake>,
+    ) -> Option<Vec<Coming>> {
+        let come = difference.names(What::Iface, &[Act::Create]);
+        let come = next.ifaces.iter().filter(|it| come.contains(&it.name));
+        let looked = come.map(|iface| {
+            let coming = self.look_at_coming(iface);
+            let refused = |why: Refusal| Mistake::new(iface.line, why.message, why.hint);
+            coming.map_err(|why| mistakes.push(refused(why))).ok()
+        });
+        // All mistakes are said.
+        let looked: Vec<Option<Coming>> = looked.collect();
+        looked.into_iter().collect()
     }
 
     /// Whether the versions could take over.
@@ -181,8 +212,8 @@ impl Node {
                 continue;
             }
             let ifaces = path.ifaces.iter();
-            let number = |name: &String| self.config.ifaces.iter().position(|it| it.name == *name);
-            let ifaces: Option<Vec<usize>> = ifaces.map(number).collect();
+            let ifaces = ifaces.map(|name| self.iface_number(name));
+            let ifaces: Option<Vec<usize>> = ifaces.collect();
             let name = |cpu| instance_name(whole_name(&path.handler), cpu);
             let each = (0..).map_while(|cpu| handlers.get(&*name(cpu)).copied());
             let instances: Vec<_> = match path.cpu {
@@ -192,15 +223,7 @@ impl Node {
             let Some(ifaces) = ifaces.filter(|_| !instances.is_empty()) else {
                 continue;
             };
-            let with_rings = |iface: usize| self.ifaces[iface].xdp.is_some();
-            let placed = plan.place(
-                &mut ids,
-                CounterRow(0),
-                &instances,
-                &ifaces,
-                with_rings,
-                |_, _| true,
-            );
+            let placed = plan.place(&mut ids, CounterRow(0), &instances, &ifaces, |_, _| true);
             match placed {
                 Ok(each) => each.into_iter().for_each(|numbers| plan.add_path(numbers)),
                 Err(what) => mistakes.push(self.crowded(path, &what)),
@@ -221,16 +244,9 @@ impl Node {
             NoRoom::Iface(iface) => (
                 format!(
                     "`{}` has no room for path `{name}`",
-                    self.config.ifaces[iface].name
+                    self.ifaces[iface].name
                 ),
                 "lead more messages to one path, by `or` in its `match`",
-            ),
-            NoRoom::Ring(iface, _) => (
-                format!(
-                    "path `{name}`: handler `{handler}` was made for other interfaces than `{}`",
-                    self.config.ifaces[iface].name
-                ),
-                else_called,
             ),
             NoRoom::Handler(most) => (
                 format!("path `{name}`: handler `{handler}` has {most} paths, and no room"),

@@ -13,6 +13,7 @@ use ashway_abi::observe::{NO_FUEL, Note, step};
 use ashway_api::answer::{self, Packet, What as Step};
 
 use ashway_worker::hex::hex;
+use ashway_worker::iface_map::IfaceMap;
 use ashway_worker::observe::{Event, What};
 
 /// How long the worker may say more of a message whose fate is known: what it
@@ -31,7 +32,7 @@ const MOST_OPEN: usize = 1 << 13;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Names {
     /// Interfaces, in the configuration's order.
-    pub(crate) ifaces: Vec<String>,
+    pub(crate) ifaces: IfaceMap<String>,
     /// The same by the kernel's number.
     pub(crate) by_ifindex: HashMap<u32, String>,
     /// Paths that end in a handler, with the handler, by their row.
@@ -455,7 +456,7 @@ mod tests {
 
     fn traces() -> MessageTraces {
         let mut traces = MessageTraces::default();
-        traces.names.ifaces = vec!["b0".to_owned()];
+        traces.names.ifaces.insert(0, "b0".to_owned());
         traces.names.by_ifindex.insert(9, "b0".to_owned());
         let path = ("inc".to_owned(), "counter".to_owned());
         traces.names.paths.insert(4, path);

@@ -67,7 +67,18 @@ pub struct Choice {
 /// now.
 #[must_use]
 pub fn choose(means: &Means, ifaces: &[(Attach, &Iface)]) -> Vec<Choice> {
-    let (hook, node) = hook(means, ifaces);
+    choose_beside(means, ifaces, &[]).1
+}
+
+/// The same, and the hook of the node's programs, where patterns that nothing matches yet may
+/// take interfaces later: the key of each section, and the pattern.
+#[must_use]
+pub fn choose_beside(
+    means: &Means,
+    ifaces: &[(Attach, &Iface)],
+    patterns: &[(Attach, &str)],
+) -> (Hook, Vec<Choice>) {
+    let (hook, node) = hook(means, ifaces, patterns);
     let of = |(attach, iface): &(Attach, &Iface)| {
         let rung = match attach {
             Attach::Packet => Rung::Packet,
@@ -84,7 +95,37 @@ pub fn choose(means: &Means, ifaces: &[(Attach, &Iface)]) -> Vec<Choice> {
             because: None,
         }
     };
-    ifaces.iter().map(of).collect()
+    (hook, ifaces.iter().map(of).collect())
+}
+
+/// What an interface is to be taken by that comes to a running node, whose programs run at
+/// this hook; at none if it was started without.
+///
+/// # Errors
+///
+/// Why it cannot be had as it was asked for.
+pub fn beside(hook: Option<Hook>, attach: Attach, iface: &Iface) -> Result<Choice, String> {
+    let running = match hook {
+        Some(Hook::Tcx) => "the programs of this node run at TCX",
+        Some(Hook::Xdp) => "the programs of this node run at XDP",
+        None => "this node was started without programs",
+    };
+    let rung = match (attach, hook) {
+        (Attach::Packet, _) | (Attach::Auto, None) => Rung::Packet,
+        (Attach::Auto | Attach::Tcx, Some(Hook::Tcx)) => Rung::Tcx,
+        (Attach::Auto | Attach::Xdp, Some(Hook::Xdp)) => Rung::Native,
+        (Attach::Generic, Some(Hook::Xdp)) => Rung::Generic,
+        _ => {
+            let word = attach.word();
+            return Err(format!("{running}, and it has `attach = {word:?}`"));
+        }
+    };
+    let by_itself = best(iface);
+    let because = (attach == Attach::Auto).then(|| match (hook, by_itself) {
+        (Some(hook), (own, because)) if own == hook => because,
+        _ => running.to_owned(),
+    });
+    Ok(Choice { rung, because })
 }
 
 fn auto(means: &Means, iface: &Iface, hook: Hook, node: &str) -> Choice {
@@ -112,15 +153,16 @@ fn auto(means: &Means, iface: &Iface, hook: Hook, node: &str) -> Choice {
 
 /// The hook of all programs of a node, and why an interface is taken there that by itself
 /// would be taken at the other.
-fn hook(means: &Means, ifaces: &[(Attach, &Iface)]) -> (Hook, String) {
+fn hook(means: &Means, ifaces: &[(Attach, &Iface)], patterns: &[(Attach, &str)]) -> (Hook, String) {
     let one = "the programs of a node run at one hook, and";
-    let mut all = ifaces.iter();
-    if let Some((attach, iface)) = all.find(|(attach, _)| attach.is_tcx().is_some()) {
+    let named = ifaces.iter().map(|(attach, iface)| (*attach, &*iface.name));
+    let mut all = named.chain(patterns.iter().copied());
+    if let Some((attach, name)) = all.find(|(attach, _)| attach.is_tcx().is_some()) {
         let hook = match attach.is_tcx() {
             Some(true) => Hook::Tcx,
             _ => Hook::Xdp,
         };
-        let asks = format!("{one} `{}` has `attach = {:?}`", iface.name, attach.word());
+        let asks = format!("{one} `{name}` has `attach = {:?}`", attach.word());
         return (hook, asks);
     }
     if let Some(because) = &means.no_tcx {
@@ -131,7 +173,13 @@ fn hook(means: &Means, ifaces: &[(Attach, &Iface)]) -> (Hook, String) {
         (Hook::Tcx, because) => Some(format!("{one} `{}` is taken at TCX: {because}", iface.name)),
         (Hook::Xdp, _) => None,
     });
-    tcx.map_or_else(
+    // What comes and goes while a node runs is a virtual link almost always.
+    let mut expected = patterns
+        .iter()
+        .filter(|(attach, _)| *attach == Attach::Auto);
+    let expected = expected.next();
+    let expected = expected.map(|(_, text)| format!("{one} what `{text}` takes is taken at TCX"));
+    tcx.or(expected).map_or_else(
         || (Hook::Xdp, String::new()),
         |because| (Hook::Tcx, because),
     )

@@ -25,6 +25,7 @@ use crate::clock::now;
 use crate::counters::UserRows;
 use crate::feeds::{Feeds, write_standing};
 use crate::frame_port::FramePort;
+use crate::iface_map::IfaceMap;
 use crate::observe::trace;
 use crate::port::{Gone, Port, give_to_host, unsent};
 use crate::queue::Queue;
@@ -43,7 +44,7 @@ const SPARE_MESSAGES: usize = 32;
 pub(super) struct Around {
     /// By interface: everything that demux knows there. The node's thread has the
     /// tables themselves.
-    pub(super) tables: Vec<Replica<Target>>,
+    pub(super) tables: IfaceMap<Replica<Target>>,
     /// The row of all paths of modules.
     pub(super) row: CounterRow,
     /// Those that the kernel tier can do; there once the node has made the first.
@@ -83,7 +84,11 @@ enum Destination {
 }
 
 impl Around {
-    pub(super) fn new(tables: Vec<Replica<Target>>, row: CounterRow, held: Arc<AtomicU32>) -> Self {
+    pub(super) fn new(
+        tables: IfaceMap<Replica<Target>>,
+        row: CounterRow,
+        held: Arc<AtomicU32>,
+    ) -> Self {
         Self {
             tables,
             row,
@@ -97,6 +102,12 @@ impl Around {
             spare: Vec::new(),
             recorder: Recorder::default(),
         }
+    }
+
+    /// Where demux leads a frame that came by this interface: nowhere if that has gone.
+    pub(super) fn demux(&self, iface: usize, frame: &[u8]) -> Option<Target> {
+        let table = self.tables.get(iface)?;
+        table.find(&Headers::parse(frame), frame)
     }
 
     pub(super) fn keep(&mut self, message: Message) {
@@ -138,7 +149,7 @@ impl Around {
     pub(super) fn transmit<P: Policy>(
         &mut self,
         engine: &mut Engine<Message, Seat, P>,
-        xdp: &mut [Option<XdpPort>],
+        xdp: &mut IfaceMap<XdpPort>,
         frames: &mut [FramePort],
         rows: &UserRows,
     ) {
@@ -165,7 +176,7 @@ impl Around {
         }
         self.outbox = outbox;
         if any {
-            for port in xdp.iter_mut().flatten() {
+            for port in xdp.values_mut() {
                 // A failed kick leaves the frames in the ring for the next one.
                 let _ = port.tx.kick();
             }
@@ -180,12 +191,12 @@ impl Destination {
         self,
         row: CounterRow,
         message: Message,
-        xdp: &mut [Option<XdpPort>],
+        xdp: &mut IfaceMap<XdpPort>,
         frames: &mut [FramePort],
         rows: &UserRows,
     ) -> (Message, Count) {
         let iface = message.meta.iface as usize;
-        if let Some(port) = xdp.get_mut(iface).and_then(Option::as_mut) {
+        if let Some(port) = xdp.get_mut(iface) {
             self.out(row, message, port, rows)
         } else if let Some(port) = frames.iter_mut().find(|port| port.iface == iface) {
             self.out(row, message, port, rows)
@@ -340,8 +351,9 @@ impl<'a> Shell<Message, Seat> for Counting<'a> {
         }
         // It is a frame again.
         message.rewind();
-        let table = &self.around.tables[message.meta.iface as usize];
-        let found = table.find(&Headers::parse(message.bytes()), message.bytes());
+        let found = self
+            .around
+            .demux(message.meta.iface as usize, message.bytes());
         let onward =
             found.filter(|target| target.path != from.path && from.trail.paths < MAX_CROSSINGS);
         self.rows

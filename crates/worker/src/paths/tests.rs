@@ -48,10 +48,10 @@ fn ending(fate: Count, id: PathId, number: Option<u32>) -> ModulePath {
 /// No interface has a table here, so whoever looks a frame up panics.
 fn paths() -> Paths {
     let (_, orders) = channel();
-    let mut paths = Paths::new(Vec::new(), CounterRow(0), orders, Arc::default());
+    let mut paths = Paths::new(IfaceMap::default(), CounterRow(0), orders, Arc::default());
     let bytes = relays::KEYS * hop::BYTES;
     let hops = Arc::new(played::words(bytes));
-    paths.set_relays(Relays::new(hops, CounterRow(1), Vec::new()));
+    paths.set_relays(Relays::new(hops, CounterRow(1), IfaceMap::default()));
     paths
 }
 
@@ -116,7 +116,7 @@ fn what_the_host_did_not_take_has_not_passed() {
         &rows,
     );
     paths.run(&rows);
-    paths.flush(&mut [], &mut [], None, &rows);
+    paths.flush(&mut IfaceMap::default(), &mut [], None, &rows);
     let account = paths.engine.path(id).unwrap().account();
     for (fate, times) in [(Count::Passed, 0), (Count::DroppedPassFailed, 1)] {
         assert_eq!(rows.row(CounterRow(0)).get(fate), times);
@@ -152,7 +152,7 @@ fn segments_of_a_relay_are_counted_in_its_row() {
 #[test]
 fn a_path_runs_when_its_next_hop_has_been_looked_up() {
     let (sender, orders) = channel();
-    let mut paths = Paths::new(Vec::new(), CounterRow(0), orders, Arc::default());
+    let mut paths = Paths::new(IfaceMap::default(), CounterRow(0), orders, Arc::default());
     let (id, rows) = (Ids::default().take(), UserRows::new(1));
     paths.insert(ModulePath {
         awaits_next_mac: true,

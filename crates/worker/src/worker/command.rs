@@ -45,6 +45,8 @@ pub enum Command {
     RefreshRelays,
     /// The node has left an interface: lets go of the way in and out of it.
     LeaveIface(usize),
+    /// The node has no interface of this number any more: forgets its demux and its way out.
+    ForgetIface(usize),
     /// An interface is reached like this by now, in the kernel tier.
     SetWayOut(usize, Out),
     /// The hardware addresses of paths' next hops; `None` while unknown.
@@ -142,9 +144,7 @@ impl Work {
             Command::Promote(path, promoted) => paths.promote(path, promoted, now()),
             Command::RefreshRelays => paths.refresh_relays(),
             Command::LeaveIface(iface) => {
-                if let Some(port) = self.xdp_ports.get_mut(iface) {
-                    *port = None;
-                }
+                self.xdp_ports.remove(iface);
                 let left = self.frame_ports.extract_if(.., |port| port.iface == iface);
                 for mut port in left {
                     // No more comes, and what has come is taken.
@@ -154,6 +154,7 @@ impl Work {
                     while is_deaf && drain().or_else(|_| drain()).unwrap_or(false) {}
                 }
             }
+            Command::ForgetIface(iface) => paths.forget_iface(iface),
             Command::SetWayOut(iface, out) => {
                 if let Some(relays) = paths.relays() {
                     relays.set_way_out(iface, out);
@@ -194,7 +195,7 @@ impl Work {
             }
             Resource::Relays(relays) => self.paths.set_relays(relays),
             Resource::Recording(recording) => self.paths.record(&recording),
-            Resource::XdpPort(iface, port) => self.xdp_ports[iface] = Some(*port),
+            Resource::XdpPort(iface, port) => drop(self.xdp_ports.insert(iface, *port)),
             Resource::FramePort(port) => self.frame_ports.push(*port),
             Resource::Observer(observer) => trace::set(Some(observer)),
             Resource::Version(next) => return Answer::VersionActivated(next.run()),
@@ -226,6 +227,7 @@ mod tests {
             Command::Promote(other, true),
             Command::RefreshRelays,
             Command::LeaveIface(2),
+            Command::ForgetIface(70_000),
             Command::SetWayOut(
                 1,
                 Out {

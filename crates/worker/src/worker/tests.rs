@@ -121,7 +121,7 @@ fn new(id: PathId, stage: Box<dyn Stage<Message>>) -> ModulePath {
 /// A worker with a path that is always busy and so many that are not.
 fn worker(quiet: usize, say: &Say) -> (Worker, Vec<PathId>) {
     let (orders, receiver) = channel();
-    let mut paths = Paths::new(Vec::new(), CounterRow(0), receiver, Arc::default());
+    let mut paths = Paths::new(IfaceMap::default(), CounterRow(0), receiver, Arc::default());
     let mut ids = Ids::default();
     let said = Arc::clone(say);
     let busy = move |now: Time| {
@@ -149,7 +149,7 @@ fn work(paths: Paths, rows: &Arc<UserRows>) -> Work {
         leaving: false,
         frame_queue: None,
         paths,
-        xdp_ports: Vec::new(),
+        xdp_ports: IfaceMap::default(),
         frame_ports: Vec::new(),
         rows: Arc::clone(rows),
     }
@@ -212,7 +212,7 @@ fn sending(id: PathId) -> ModulePath {
 /// A worker without paths, and its bell.
 fn idle() -> (Worker, Arc<Bell>) {
     let (orders, receiver) = channel();
-    let paths = Paths::new(Vec::new(), CounterRow(0), receiver, Arc::default());
+    let paths = Paths::new(IfaceMap::default(), CounterRow(0), receiver, Arc::default());
     let bell = Arc::new(Bell::new().unwrap());
     let work = work(paths, &Arc::new(UserRows::new(1)));
     let worker = Worker::start(work, orders, Arc::clone(&bell)).unwrap();
@@ -281,7 +281,7 @@ fn an_end_rings_the_bell() {
     // A row of counters that is not there is the worker's own fault.
     let rows = Arc::new(UserRows::new(1));
     let (orders, receiver) = channel();
-    let mut paths = Paths::new(Vec::new(), CounterRow(0), receiver, Arc::default());
+    let mut paths = Paths::new(IfaceMap::default(), CounterRow(0), receiver, Arc::default());
     let id = Ids::default().take();
     paths.insert(sending(id));
     receive(&mut paths, id, &[1], &rows);
@@ -299,7 +299,12 @@ fn what_has_come_is_worked_on_before_the_end() {
     let rows = Arc::new(UserRows::new(1));
     let tickets = Arc::<AtomicU32>::default();
     let (orders, receiver) = channel();
-    let mut paths = Paths::new(Vec::new(), CounterRow(0), receiver, Arc::clone(&tickets));
+    let mut paths = Paths::new(
+        IfaceMap::default(),
+        CounterRow(0),
+        receiver,
+        Arc::clone(&tickets),
+    );
     let mut ids = Ids::default();
     // More than one round's.
     for _ in 0..100 {
@@ -317,7 +322,7 @@ fn what_has_come_is_worked_on_before_the_end() {
 fn what_waits_to_be_transmitted_is_seen() {
     let rows = Arc::new(UserRows::new(1));
     let (_orders, receiver) = channel();
-    let mut paths = Paths::new(Vec::new(), CounterRow(0), receiver, Arc::default());
+    let mut paths = Paths::new(IfaceMap::default(), CounterRow(0), receiver, Arc::default());
     let id = Ids::default().take();
     paths.insert(sending(id));
     receive(&mut paths, id, &[1; 3], &rows);
@@ -399,7 +404,7 @@ fn a_stage_that_panics_ends_its_path_only() {
     let (orders, receiver) = channel();
     let (tickets, held) = (Arc::<AtomicU32>::default(), Arc::<AtomicUsize>::default());
     let rows = Arc::new(UserRows::new(1));
-    let mut paths = Paths::new(Vec::new(), row, receiver, Arc::clone(&tickets));
+    let mut paths = Paths::new(IfaceMap::default(), row, receiver, Arc::clone(&tickets));
     let mut ids = Ids::default();
     let (fragile, other) = (ids.take(), ids.take());
     for id in [fragile, other] {

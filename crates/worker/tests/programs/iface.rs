@@ -210,7 +210,7 @@ impl Interface {
 
 fn leaf(path: u32) -> Leaf {
     Leaf {
-        path,
+        tag: path,
         ..Leaf::default()
     }
 }

@@ -58,5 +58,30 @@ pub(super) fn interfaces(status: &answer::Status) -> String {
         }
         out += &hint(&iface.name, iface.hint.as_deref());
     }
+    for pattern in &status.patterns {
+        out += &of_pattern(status, pattern);
+    }
+    out
+}
+
+/// Most interfaces of a pattern that are named.
+const NAMED: usize = 16;
+
+/// What a pattern has taken, and what it has not.
+fn of_pattern(status: &answer::Status, pattern: &answer::Pattern) -> String {
+    let taken = status.interfaces.iter();
+    let taken = taken.filter(|iface| iface.pattern.as_ref() == Some(&pattern.pattern));
+    let names: Vec<&str> = taken.take(NAMED).map(|iface| &*iface.name).collect();
+    let more = pattern.interfaces.saturating_sub(names.len() as u64);
+    let taken = match (&names[..], more) {
+        ([], _) => "no interface yet".to_owned(),
+        (names, 0) => names.join(" "),
+        (names, more) => format!("{} and {more} more", names.join(" ")),
+    };
+    let mut out = format!("pattern: {}: {taken}\n", pattern.pattern);
+    for left in &pattern.not_taken {
+        let line = format!("not taken: {}: {}\n", left.name, clean(&left.because));
+        out.push_str(&line);
+    }
     out
 }

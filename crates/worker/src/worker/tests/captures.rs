@@ -16,7 +16,7 @@ use ashway_config::ReplayPace;
 /// How many frames of a capture come while a path has a message.
 fn frames_that_come_meanwhile() -> u64 {
     let (_orders, receiver) = channel();
-    let mut paths = Paths::new(Vec::new(), CounterRow(0), receiver, Arc::default());
+    let mut paths = Paths::new(IfaceMap::default(), CounterRow(0), receiver, Arc::default());
     let rows = UserRows::new(1);
     let id = Ids::default().take();
     paths.insert(new(

@@ -4,6 +4,7 @@ use ashway_abi::{flow, trusted};
 use ashway_demux::{Replica, Table};
 
 use super::*;
+use crate::bug::{self, Bug};
 use crate::faults::tests::new_instance;
 use crate::handle::HandlerHandle;
 use crate::instance::{Instance, NewInstance};
@@ -11,6 +12,7 @@ use crate::keys;
 use crate::plan::HandlerId;
 use crate::played::{self, Ringer, Slot, take_wish};
 use crate::swap;
+use crate::target::{DemuxChange, Target};
 
 /// The number of each handler's path.
 const LOCAL: usize = 3;
@@ -49,10 +51,15 @@ fn run_instance(number: u32, has_queue: bool, rows: &Arc<UserRows>) -> RunInstan
 }
 
 fn fed() -> Fed {
-    let rows = Arc::new(UserRows::new(3));
+    let rows = Arc::new(UserRows::new(4));
     let (orders, receiver) = channel();
     let table = Replica::of(&Table::default());
-    let paths = Paths::new(vec![table], CounterRow(0), receiver, Arc::default());
+    let paths = Paths::new(
+        [(0, table)].into_iter().collect(),
+        CounterRow(0),
+        receiver,
+        Arc::default(),
+    );
     let ringer = Ringer::new();
     let mut work = Work {
         wake: Some(Arc::clone(&ringer.bell)),
@@ -362,6 +369,133 @@ fn a_path_goes_when_nothing_of_it_is_underway() {
     assert!(fed.work.paths.snapshot(path).is_none());
     assert_eq!(fed.work.instances[1].path(LOCAL, 0), None);
     assert!(fed.work.paths.snapshot(fed.paths[0]).is_some());
+}
+
+/// Two interfaces share a ring, and each has a path of its own.
+fn a_ring_is_shared() -> bool {
+    let mut fed = fed();
+    let id = fed.ids.take();
+    fed.work.bind(HandlerPath {
+        id,
+        handler: handler_id(0),
+        local: LOCAL,
+        iface: 7,
+        row: CounterRow(3),
+        path: new(id, Box::new(Gone(Arc::default()))).path,
+        share: None,
+    });
+    for (iface, times) in [(0, 2), (7, 3), (8, 1)] {
+        for _ in 0..times {
+            let slot = Slot::take(fed.queue(0));
+            slot.by(iface)
+                .fill(fed.queue(0), LOCAL, flow::UNORDERED, b"message");
+        }
+    }
+    while fed.work.look() {}
+    let consumed = |row| fed.rows.row(CounterRow(row)).get(Count::Consumed);
+    // What came by an interface that it is not at is nobody's.
+    [1, 3].map(consumed) == [2, 3]
+}
+
+#[test]
+fn a_message_is_its_interfaces_whosever_ring_it_lies_in() {
+    assert!(a_ring_is_shared());
+    assert!(!bug::with(Bug::InterfaceOfRing, a_ring_is_shared));
+}
+
+/// A path is at one interface less while it is busy at another.
+#[test]
+fn a_path_leaves_an_interface_when_its_messages_of_there_are_done() {
+    let mut fed = fed();
+    let (id, row) = (fed.ids.take(), CounterRow(1));
+    fed.work.bind(HandlerPath {
+        id,
+        handler: handler_id(0),
+        local: LOCAL,
+        iface: 7,
+        row,
+        path: new(id, Box::new(Gone(Arc::default()))).path,
+        share: None,
+    });
+    let put = |fed: &Fed, iface| {
+        let slot = Slot::take(fed.queue(0));
+        slot.by(iface).fill(fed.queue(0), LOCAL, BUCKET, b"message");
+    };
+    put(&fed, 7);
+    fed.work.answer(Command::Close(vec![id]).into());
+    fed.work.let_go();
+    assert!(fed.work.paths.snapshot(id).is_some(), "one is left");
+    put(&fed, 0);
+    // Another of the path is in the user tier whenever anybody looks.
+    fed.queue(0)
+        .in_user_word(LOCAL)
+        .fetch_add(1, Ordering::SeqCst);
+    fed.work.take();
+    assert_eq!(fed.rows.row(row).get(Count::Consumed), 2);
+    assert!(fed.work.paths.snapshot(id).is_none());
+    assert_eq!(fed.work.instances[0].path(LOCAL, 7), None);
+    // It does not leave the last one like that.
+    let last = fed.paths[0];
+    fed.work.answer(Command::Close(vec![last]).into());
+    fed.work.take();
+    assert!(fed.work.paths.snapshot(last).is_some());
+    fed.queue(0)
+        .in_user_word(LOCAL)
+        .fetch_sub(1, Ordering::SeqCst);
+    fed.work.take();
+    assert!(fed.work.paths.snapshot(last).is_none());
+}
+
+/// Whether a frame that was underway when its interface and its path went is nobody's, whatever
+/// interface comes behind that one.
+fn a_frame_of_a_gone_interface_is_nobodys() -> bool {
+    let text = "[iface.a]\n";
+    let config = ashway_config::parse("test.toml".as_ref(), text.as_bytes()).unwrap();
+    let one = crate::queue_plan::IfaceFacts {
+        queues: 1,
+        mtu: 1500,
+        shares: false,
+    };
+    let facts = [(0, one)].into_iter().collect();
+    let mut plan = crate::plan::draw(&config, &facts, &mut Ids::default());
+
+    let mut fed = fed();
+    let frames = fed.frame_queue();
+    let slot = Slot::take(&frames);
+    fed.work.answer(Command::LeaveIface(0).into());
+    fed.work.answer(Command::ForgetIface(0).into());
+    plan.remove_iface(0).unwrap();
+    // The next one has a path that takes all frames.
+    let next = plan.take_iface_number();
+    plan.add_iface(next, CounterRow(3));
+    let id = fed.ids.take();
+    let mut table = Table::default();
+    let target = Target {
+        path: id,
+        direction: Direction::Backward,
+        row: CounterRow(0),
+    };
+    let all = ashway_demux::parse("udp or not udp").unwrap();
+    table.insert(&all, target).unwrap();
+    fed.work
+        .paths
+        .insert(new(id, Box::new(Gone(Arc::default()))));
+    let order = Order {
+        demux_changes: vec![(next, DemuxChange::Anew(Replica::of(&table)))],
+        ..Order::default()
+    };
+    fed.orders.send(order).unwrap();
+    slot.fill(&frames, 0, flow::UNORDERED, &[0; 60]);
+    while fed.work.look() {}
+    let row = fed.rows.row(CounterRow(0));
+    [Count::Consumed, Count::DroppedPassFailed].map(|fate| row.get(fate)) == [0, 1]
+}
+
+#[test]
+fn a_number_of_an_interface_does_not_return() {
+    assert!(a_frame_of_a_gone_interface_is_nobodys());
+    let bug = Bug::IfaceNumberReturns;
+    assert!(!bug::with(bug, a_frame_of_a_gone_interface_is_nobodys));
 }
 
 /// Its memory goes with it: what messages are kept for the next is not of it.
