@@ -143,17 +143,7 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let mut frame_ports = Vec::new();
     let mut drop_rules = IfaceMap::default();
     for (number, ((found, choice), made)) in facts.iter().zip(made).enumerate() {
-        if !choice.rung.has_programs() {
-            let (link, choice) = (&links[number], choice.clone());
-            let asked = &config.ifaces[number];
-            let (iface, port, rule) =
-                taken::without_programs(&plan, &paths, link, found, asked, choice, made, &bell)?;
-            ifaces.insert(number, iface);
-            frame_ports.push(port);
-            if let Some(rule) = rule {
-                drop_rules.insert(number, rule);
-            }
-        } else {
+        if choice.rung.has_programs() {
             let maps = maps.as_deref().expect("an interface with XDP has maps");
             let common = Common {
                 asked: &config.ifaces[number],
@@ -166,6 +156,16 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
             let (iface, port) = taken::with_programs(&common, number, found, choice.clone())?;
             ifaces.insert(number, iface);
             xdp_ports.insert(number, port);
+        } else {
+            let (link, choice) = (&links[number], choice.clone());
+            let asked = &config.ifaces[number];
+            let (iface, port, rule) =
+                taken::without_programs(&plan, &paths, link, found, asked, choice, made, &bell)?;
+            ifaces.insert(number, iface);
+            frame_ports.push(port);
+            if let Some(rule) = rule {
+                drop_rules.insert(number, rule);
+            }
         }
     }
     let tables = ifaces.iter();

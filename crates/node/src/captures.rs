@@ -1,7 +1,6 @@
 //! Captures in the place of interfaces: when they begin, and what is said at their ends.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
 use ashway_abi::Count;
 use ashway_worker::worker::command::Command;
@@ -124,11 +123,9 @@ impl Node {
             let because = capture.progress.unwritten()?;
             Some((capture.write.clone()?, because.to_owned()))
         });
-        let end = |file: PathBuf, because| Err(RunError::CaptureLost { file, because });
-        match (broken, unwritten) {
-            (Some((file, because)), _) => end(file, because),
-            (None, Some((file, because))) => end(file, because),
-            (None, None) => Ok(true),
+        match broken.or(unwritten) {
+            Some((file, because)) => Err(RunError::CaptureLost { file, because }),
+            None => Ok(true),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Interfaces that the node makes itself, and finds where they are the host's.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 
@@ -74,18 +75,14 @@ impl Made {
             Self::Capture { read, write, pace } => {
                 let (read, reader) = read.unzip();
                 let (write, claim) = write.unzip();
-                let not_written = |error| {
-                    cannot(
-                        "write",
-                        name,
-                        write.as_deref().unwrap_or(FsPath::new("")),
-                        error,
-                    )
+                let not_written = |error: io::Error| {
+                    let file = write.clone().unwrap_or_default();
+                    cannot("write", name, &file, error.to_string())
                 };
                 let output = claim.map(Claim::begin).transpose();
-                let output = output.map_err(|error| not_written(error.to_string()))?;
-                let medium = CaptureMedium::new(name, reader, output, pace, Arc::clone(bell))
-                    .map_err(|error| not_written(error.to_string()))?;
+                let output = output.map_err(not_written)?;
+                let medium = CaptureMedium::new(name, reader, output, pace, Arc::clone(bell));
+                let medium = medium.map_err(not_written)?;
                 let outside = Outside {
                     capture: Some(NodeCapture {
                         read,
@@ -257,9 +254,9 @@ fn mac_of(node: &str, iface: &str) -> [u8; 6] {
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    let [_, _, _, rest @ ..] = hash.to_be_bytes();
-    let [a, b, c, d, e] = rest;
-    [2, a, b, c, d, e]
+    let mut mac = [2; 6];
+    mac[1..].copy_from_slice(&hash.to_be_bytes()[3..]);
+    mac
 }
 
 #[cfg(test)]

@@ -172,7 +172,7 @@ impl Request {
     }
 
     fn ask(&mut self, of: BorrowedFd<'_>, request: libc::Ioctl) -> io::Result<()> {
-        const { assert!(size_of::<Request>() == size_of::<libc::ifreq>()) };
+        const { assert!(size_of::<Self>() == size_of::<libc::ifreq>()) };
         // SAFETY: each request that is asked here reads and writes a `struct ifreq` and nothing
         // else, and this is one that is live and ours.
         let result: c_int =

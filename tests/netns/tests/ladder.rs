@@ -579,7 +579,9 @@ fn a_capture_that_is_cut_is_worked_on_up_to_there() {
         (None, "No such file", 2),
     ] {
         let _ = fs::remove_file(&file);
-        bytes.map(|bytes| fs::write(&file, bytes).unwrap());
+        if let Some(bytes) = bytes {
+            fs::write(&file, bytes).unwrap();
+        }
         let output = run(folder.run(&config, as_ordinary_user()).arg("--until-end"));
         let said = text(&output);
         assert_eq!(output.status.code(), Some(code), "{said}");

@@ -87,14 +87,12 @@ fn what_cannot_be_is_told_at_its_line() {
 #[test]
 fn a_link_in_memory_has_two_ends() {
     let memory = |ifaces: &[(&str, &str)]| {
-        let mut text = String::new();
-        for (name, peer) in ifaces {
-            text += &format!("[iface.{name}]\nattach = 'memory'\n");
-            if !peer.is_empty() {
-                text += &format!("peer = '{peer}'\n");
-            }
-        }
-        codes(&(text + "[iface.v0]\n"))
+        let section = |(name, peer): &(&str, &str)| match *peer {
+            "" => format!("[iface.{name}]\nattach = 'memory'\n"),
+            peer => format!("[iface.{name}]\nattach = 'memory'\npeer = '{peer}'\n"),
+        };
+        let sections: String = ifaces.iter().map(section).collect();
+        codes(&(sections + "[iface.v0]\n"))
     };
     let good: [&[_]; 4] = [
         &[("a", "")],

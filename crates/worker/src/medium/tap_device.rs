@@ -52,10 +52,9 @@ impl Medium for TapMedium {
         for ((room, rest), len) in rooms.iter_mut().zip(rests).zip(&mut self.lens) {
             match self.tap.receive(&mut room[HEADROOM_BYTES..], rest) {
                 Ok(Some(received)) => *len = received,
-                Ok(None) => break,
                 Err(error) if count == 0 => return Err(error),
-                // It is said again when what has come is done.
-                Err(_) => break,
+                // An error is said again when what has come is done.
+                Ok(None) | Err(_) => break,
             }
             count += 1;
         }

@@ -27,10 +27,10 @@ fn frames_of_any_length_come_as_they_were_given() {
     for frame in &all {
         far.give(frame).unwrap();
     }
-    assert_eq!(far.give(&[0; LONGEST + 1]), Err(NotTaken::TooLong));
+    assert_eq!(far.give(&vec![0; LONGEST + 1]), Err(NotTaken::TooLong));
     assert_eq!(drain(&mut medium), (all, 0));
     assert_eq!(medium.send(&[1]), Count::OutHandedOver);
-    assert_eq!(medium.send(&[0; LONGEST + 1]), Count::OutDroppedTooLong);
+    assert_eq!(medium.send(&vec![0; LONGEST + 1]), Count::OutDroppedTooLong);
     assert_eq!(medium.pass(&[2]), Count::Passed);
     assert_eq!(far.take(Duration::ZERO).as_deref(), Some(&[1][..]));
     assert_eq!(far.take_passed(Duration::ZERO).as_deref(), Some(&[2][..]));
