@@ -179,6 +179,14 @@ fn a_foreign_program_is_named_and_a_probe_frame_admitted() {
         text.contains("missing   XDP hook       held by XDP program 41 `xdp_drop`"),
         "{text}"
     );
+    assert!(
+        text.contains("was not tried: another XDP program is attached"),
+        "{text}"
+    );
+    let no_arena = host(&[Feature::ArenaProgram], true, &["CAP_PERFMON"]);
+    let text = report(no_arena, seen()).render();
+    let line = "degraded  replies        the veth's peer does not take XDP_TX (one probe frame";
+    assert!(text.contains(line), "{text}");
     // Where `auto` is TCX there is room behind it.
     let report = report(host(&[], false, &[]), seen());
     let text = report.render();
@@ -186,13 +194,9 @@ fn a_foreign_program_is_named_and_a_probe_frame_admitted() {
         text.contains("degraded  XDP hook       held by XDP program 41 `xdp_drop`, loaded by uid 0, which is before TCX"),
         "{text}"
     );
-    assert!(
-        text.contains("was not tried: another XDP program is attached"),
-        "{text}"
-    );
-    assert!(text.contains(
-        "degraded  replies        the veth's peer does not take XDP_TX (one probe frame"
-    ));
+    // And nothing is asked of the far end.
+    let line = "ok        replies        by redirect or socket at tcx";
+    assert!(text.contains(line), "{text}");
     let json = report.to_json();
     assert_eq!(json["interfaces"][0]["xdp_program"]["is_ashway"], false);
     assert_eq!(json["interfaces"][0]["veth_peer_takes_xdp_tx"], Value::Null);
