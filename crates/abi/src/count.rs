@@ -267,6 +267,17 @@ counts! {
 }
 
 impl Count {
+    /// Those that programs have room for, in numerical order; the others are counted by the
+    /// worker alone.
+    #[must_use]
+    pub const fn of_programs() -> &'static [Self] {
+        let mut room = 0;
+        while room < Self::ALL.len() && (Self::ALL[room] as usize) < KERNEL_WORDS {
+            room += 1;
+        }
+        Self::ALL.split_at(room).0
+    }
+
     /// The counter of an involuntary abort.
     #[must_use]
     pub fn of_cause(cause: crate::Cause) -> Self {
@@ -290,6 +301,13 @@ mod tests {
             assert!(last < Some(*count as usize));
             last = Some(*count as usize);
         }
+    }
+
+    #[test]
+    fn what_programs_count_ends_where_their_rows_do() {
+        let last = Count::of_programs().last().copied();
+        assert_eq!(last, Some(Count::QueuedLong));
+        assert!(!Count::of_programs().contains(&Count::DroppedNoHost));
     }
 
     #[test]

@@ -112,7 +112,7 @@ fn run([entry, user]: &[Image; 2], array: bool, frame: &[u8]) -> (u32, Vec<u64>,
     machine.slots = vec![Some(user.clone())];
     let code = machine.run(entry, frame).unwrap();
     let rows = [ROW, UNMATCHED].into_iter().flat_map(|row| {
-        let counts = Count::ALL.iter();
+        let counts = Count::of_programs().iter();
         counts.map(move |count| (row, *count))
     });
     let counts = rows.map(|(row, count)| machine.count(row as usize, count));
@@ -150,7 +150,9 @@ fn an_observed_program_does_the_same_and_says_so() {
             }
             // The counter that a note names is one that has been counted.
             let last = notes.last().unwrap();
-            let fate = Count::ALL.iter().find(|count| **count as u32 == last.count);
+            let fate = Count::of_programs()
+                .iter()
+                .find(|count| **count as u32 == last.count);
             assert_eq!(
                 machine.count(last.row as usize, *fate.unwrap()),
                 1,

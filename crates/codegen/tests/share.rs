@@ -153,7 +153,7 @@ impl Path {
         let machine = &mut self.machine;
         (machine.clock_ns, machine.clock_step_ns) = (now, takes);
         let counts = |machine: &Machine| {
-            let all = Count::ALL.iter();
+            let all = Count::of_programs().iter();
             let count = |which: &Count| machine.count(0, *which);
             all.map(count).collect::<Vec<u64>>()
         };
@@ -161,7 +161,7 @@ impl Path {
         machine.run(&self.program, &[u8::from(odd); 50]).unwrap();
         let after = counts(machine);
         let beside = [Count::Committed, Count::AbortUnreachable];
-        let risen: Vec<Count> = Count::ALL
+        let risen: Vec<Count> = Count::of_programs()
             .iter()
             .zip(before.iter().zip(&after))
             .flat_map(|(count, (before, after))| vec![*count; (after - before) as usize])

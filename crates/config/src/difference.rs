@@ -316,7 +316,7 @@ impl Difference {
                     [] => self.unchanged += counted(name),
                     ["tier"] => self.step(Act::Move, What::Path, name, form.line(), vec!["tier"]),
                     ["iface"] if form.is_one() => {
-                        self.step(Act::Reach, What::Path, name, form.line(), vec!["iface"])
+                        self.step(Act::Reach, What::Path, name, form.line(), vec!["iface"]);
                     }
                     keys => {
                         self.step(Act::Change, What::Path, name, form.line(), keys.to_vec());

@@ -191,7 +191,9 @@ impl Node {
             Ok(())
         });
         if let Err(refusal) = begun.and_then(|()| self.swap_all(swaps, engine)) {
-            came.into_iter().for_each(|it| self.remove_iface(it));
+            for number in came {
+                self.remove_iface(number);
+            }
             return Err(refusal);
         }
         match self.change_over(tried) {

@@ -46,15 +46,12 @@ pub(super) fn without_programs(
     let number = link.number();
     let numbers = &plan.ifaces[number];
     let table = dispatch::table(&found.name, plan, paths, number)?;
-    let (medium, outside, drop_rule): (Box<dyn Medium>, _, _) = match made {
-        Some(made) => {
-            let (medium, outside) = made.into_medium(&found.name, bell)?;
-            (medium, outside, None)
-        }
-        None => {
-            let (socket, drop_rule) = open_sockets(found, &numbers.paths, paths)?;
-            (Box::new(socket), Outside::default(), drop_rule)
-        }
+    let (medium, outside, drop_rule): (Box<dyn Medium>, _, _) = if let Some(made) = made {
+        let (medium, outside) = made.into_medium(&found.name, bell)?;
+        (medium, outside, None)
+    } else {
+        let (socket, drop_rule) = open_sockets(found, &numbers.paths, paths)?;
+        (Box::new(socket), Outside::default(), drop_rule)
     };
     let iface = NodeIface {
         name: asked.name.clone(),

@@ -228,12 +228,11 @@ impl Plan {
 
     /// A number for an interface, which no other had or will have.
     pub fn take_iface_number(&mut self) -> usize {
-        let number = if bug::is(Bug::IfaceNumberReturns) {
-            let free = (0..).find(|number| self.ifaces.get(*number).is_none());
-            free.expect("there are more numbers than interfaces")
-        } else {
-            self.next_iface
-        };
+        let mut number = self.next_iface;
+        if bug::is(Bug::IfaceNumberReturns) {
+            let free = (0..number).find(|number| self.ifaces.get(*number).is_none());
+            number = free.unwrap_or(number);
+        }
         self.next_iface = self.next_iface.max(number + 1);
         number
     }
@@ -260,6 +259,10 @@ impl Plan {
     /// # Errors
     ///
     /// That there is no slot.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such path.
     pub fn extend_path(
         &mut self,
         ids: &mut Ids,

@@ -63,6 +63,10 @@ impl QueuePlan {
     /// of their own, of the first [`MAX_RINGS`] of them; where that is more than there can be,
     /// as many to each as leaves the others theirs. There is always one, for interfaces that
     /// come later.
+    ///
+    /// # Panics
+    ///
+    /// If `facts` lacks one of them.
     #[must_use]
     pub fn of_ifaces(ifaces: &[usize], facts: &IfaceMap<IfaceFacts>) -> Self {
         let owns = ifaces.iter().filter(|iface| !facts[**iface].shares);

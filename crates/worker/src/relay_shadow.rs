@@ -343,7 +343,7 @@ impl Replay {
         let counted = |count: &&Count| {
             count.ledger() == Ledger::Fate && machine.count(ROW as usize, **count) > 0
         };
-        match Count::ALL.iter().find(counted).copied() {
+        match Count::of_programs().iter().find(counted).copied() {
             Some(Count::Forwarded) => {
                 let redirected = machine.redirects.first().map(|(ifindex, _)| *ifindex);
                 let ifindex = redirected.or_else(|| exit::way_out(machine.metadata()));

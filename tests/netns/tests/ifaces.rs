@@ -69,9 +69,10 @@ fn texts(answer: &Value) -> Vec<&str> {
 /// The counter at 7777 of `b0`, and of `b1` if that is there.
 fn counter(mode: &str, tier: &str, with_b1: bool) -> Config {
     let config = Config::on_b0(mode);
-    let (config, ifaces) = match with_b1 {
-        false => (config, "['b0']"),
-        true => (config.iface("b1", mode), "['b0', 'b1']"),
+    let (config, ifaces) = if with_b1 {
+        (config.iface("b1", mode), "['b0', 'b1']")
+    } else {
+        (config, "['b0']")
     };
     let config = config.handler("counter").unwrap();
     config.path_on(ifaces, "counter", 7777, tier)

@@ -134,7 +134,7 @@ impl One {
         let code = machine.run(&self.entry, frame)?;
         let mut risen = Vec::new();
         for row in 0..ROWS {
-            for count in Count::ALL {
+            for count in Count::of_programs() {
                 let now = machine.count(row, *count);
                 let before = &mut self.counts[row * KERNEL_WORDS + *count as usize];
                 if now != *before {
@@ -232,7 +232,9 @@ fn all_programs_come_to_what_the_user_tier_comes_to() {
         let (machine, tcx) = (&one.machine, one.rung == Rung::Tcx);
         assert_eq!(one.tagged > 100, tcx, "{}", one.tagged);
         let sum = |row, ledger| -> u64 {
-            let of = Count::ALL.iter().filter(|count| count.ledger() == ledger);
+            let of = Count::of_programs()
+                .iter()
+                .filter(|count| count.ledger() == ledger);
             of.map(|count| machine.count(row, *count)).sum()
         };
         let queues = [Count::QueuedTier, Count::QueuedOptions];

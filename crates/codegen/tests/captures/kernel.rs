@@ -127,7 +127,7 @@ impl Loaded {
             counters,
             trusted,
             _memory: memory,
-            counts: vec![vec![0; Count::ALL.len()]; ROWS],
+            counts: vec![vec![0; Count::of_programs().len()]; ROWS],
             _maps: maps,
             _hops: hops,
             _wake: wake,
@@ -142,7 +142,7 @@ impl Loaded {
                 .counters
                 .lookup_percpu(&(row as u32).to_ne_bytes())
                 .unwrap();
-            for (count, before) in Count::ALL.iter().zip(&mut self.counts[row]) {
+            for (count, before) in Count::of_programs().iter().zip(&mut self.counts[row]) {
                 let at = *count as usize * 8;
                 let word = |cpu: &Vec<u8>| u64::from_ne_bytes(cpu[at..at + 8].try_into().unwrap());
                 let now: u64 = cpus.iter().map(word).sum();

@@ -135,7 +135,7 @@ pub(crate) fn run(
     machine.set_hop(HOP as usize, hop);
     let code = machine.run(entry, frame)?;
     let count = |which| machine.count(ROW as usize, which);
-    let fates: Vec<Count> = Count::ALL[1..]
+    let fates: Vec<Count> = Count::of_programs()[1..]
         .iter()
         .copied()
         .filter(|which| count(*which) > 0)
@@ -386,12 +386,16 @@ fn work_off(machine: &mut Machine, messages: u32) {
 fn counted(machine: &mut Machine, packet: Packet, frame: &[u8]) -> Count {
     let counts = |machine: &Machine| {
         let count = |which| machine.count(ROW as usize, which);
-        Count::ALL.iter().copied().map(count).collect::<Vec<u64>>()
+        Count::of_programs()
+            .iter()
+            .copied()
+            .map(count)
+            .collect::<Vec<u64>>()
     };
     let before = counts(machine);
     machine.run(&entry(packet, 1), frame).unwrap();
     let after = counts(machine);
-    let risen: Vec<Count> = Count::ALL
+    let risen: Vec<Count> = Count::of_programs()
         .iter()
         .zip(before.iter().zip(&after))
         .flat_map(|(count, (before, after))| vec![*count; (after - before) as usize])

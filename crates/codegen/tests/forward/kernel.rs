@@ -83,7 +83,7 @@ impl Loaded {
             let at = count as usize * 8;
             u64::from_ne_bytes(row[at..at + 8].try_into().unwrap())
         };
-        let counts = Count::ALL
+        let counts = Count::of_programs()
             .iter()
             .map(|count| rows.iter().map(|row| word(row, *count)).sum());
         counts.collect()
@@ -117,7 +117,7 @@ impl Loaded {
         };
         let result = self.entry.test_run(&run).unwrap();
         let after = self.counts();
-        let risen: Vec<Count> = Count::ALL[1..]
+        let risen: Vec<Count> = Count::of_programs()[1..]
             .iter()
             .zip(before[1..].iter().zip(&after[1..]))
             .filter(|(_, (before, after))| before != after)

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ashway_kernel::iface::{self, Offloads};
-use ashway_kernel::{Iface, RunTime, RunTimes, owner, tcx_owners};
+use ashway_kernel::{Iface, Owner, RunTime, RunTimes, owner, tcx_owners};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::checks::WAYS;
@@ -125,8 +125,8 @@ pub(super) fn measure(name: &str, how: &Measuring) -> io::Result<Measured> {
 
 fn watch(name: &str, window: Duration, times: Option<&RunTimes>) -> io::Result<Window> {
     let index = iface::index(name)?;
-    let ours = owner(index)?.into_iter().chain(tcx_owners(index));
-    let ours = ours.filter(|owner| owner.is_ashway()).last();
+    let mut owners = owner(index)?.into_iter().chain(tcx_owners(index));
+    let ours = owners.find(Owner::is_ashway);
     let run_time = || times?.of(ours.as_ref()?.prog_id).ok();
     let begun = Instant::now();
     let (stats, time) = (iface::stats(name)?, run_time());

@@ -99,6 +99,8 @@ impl<'f> Fault<'f> {
             return Err(keys.wrong("tier", "`user` or `kernel`"));
         }
         keys.place()?;
+        // The message is as it was, if all is.
+        let (changed, exact) = (keys.truth("changed")?, keys.truth("exact")?);
         Ok(Self {
             number: keys.number("fault", u64::MAX)?,
             handler: keys.text("handler")?,
@@ -109,7 +111,7 @@ impl<'f> Fault<'f> {
             channel: keys.number("channel", u32::MAX.into())? as u32,
             front: keys.bytes("front", MESSAGE_BYTES)?,
             message,
-            changed: keys.truth("changed")? && !keys.truth("exact")?,
+            changed: changed && !exact,
             guest,
             state,
             may_reply: keys.truth("may_reply")?,
