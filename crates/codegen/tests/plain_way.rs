@@ -107,10 +107,10 @@ fn a_look_more_is_seen() {
         ),
     ];
     let wanted = [
-        ("xdp, answered", 267),
-        ("xdp, dropped", 200),
-        ("tcx, answered", 281),
-        ("tcx, dropped", 210),
+        ("xdp, answered", 269),
+        ("xdp, dropped", 202),
+        ("tcx, answered", 283),
+        ("tcx, dropped", 212),
     ];
     assert_eq!(found, wanted);
 }
