@@ -1,7 +1,8 @@
 //! What a section says of an interface that the node makes itself.
 
 use std::ops::Range;
-use std::path::{Path as FsPath, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path as FsPath;
 
 use ashway_modules::eth::parse_mac;
 
@@ -101,10 +102,52 @@ fn check_files(section: &mut Section<'_, '_, '_>, own: &OwnIface) {
         .error(code, span, message, Some(hint.to_owned()));
 }
 
-/// Whether both are one file, by whatever name.
-fn is_same(one: &PathBuf, other: &PathBuf) -> bool {
-    let real = |file: &PathBuf| file.canonicalize().ok();
-    one == other || real(one).is_some_and(|one| real(other) == Some(one))
+/// Whether both are one file, by whatever name. What is no regular file (`/dev/null`) may be
+/// written by all.
+fn is_same(one: &FsPath, other: &FsPath) -> bool {
+    // One that is not there yet is what its name in its folder will be.
+    let place = |file: &FsPath| {
+        let folder = file.parent().filter(|folder| *folder != FsPath::new(""));
+        let folder = folder.unwrap_or_else(|| FsPath::new(".")).canonicalize();
+        Some((folder.ok()?, file.file_name()?.to_owned()))
+    };
+    match (one.metadata(), other.metadata()) {
+        (Ok(one), Ok(other)) => {
+            one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino())
+        }
+        (Err(_), Err(_)) => one == other || place(one).is_some_and(|it| place(other) == Some(it)),
+        _ => false,
+    }
+}
+
+/// What an interface writes, no other reads or writes.
+pub(super) fn check_captures(
+    reader: &mut Reader<'_>,
+    ifaces: &[IfaceConfig],
+    places: &[Range<usize>],
+) {
+    for (at, (iface, span)) in ifaces.iter().zip(places).enumerate() {
+        for before in &ifaces[..at] {
+            let (own, its) = (&iface.own, &before.own);
+            let pairs = [
+                (&own.write, &its.write),
+                (&own.write, &its.read),
+                (&own.read, &its.write),
+            ];
+            let shared = pairs.into_iter().find_map(|pair| match pair {
+                (Some(file), Some(other)) if is_same(file, other) => Some(file.display()),
+                _ => None,
+            });
+            if let Some(file) = shared {
+                let message = format!(
+                    "`{file}` is a capture of `{}` and of `{}`, and one of them writes it",
+                    before.name, iface.name
+                );
+                let hint = "write each capture into a file of its own".to_owned();
+                reader.error("contradiction", span.clone(), message, Some(hint));
+            }
+        }
+    }
 }
 
 /// A link in memory has two ends at most, and both say the same of it.

@@ -126,6 +126,7 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
     }
     join_domains(reader, &mut config, &long_places);
     own::check_peers(reader, &config.ifaces, &iface_places);
+    own::check_captures(reader, &config.ifaces, &iface_places);
     rules::check(reader, &config, &places);
     rules::check_domains(reader, root, &config);
     patterns::check(reader, root, &globs);

@@ -170,7 +170,7 @@ fn attach(
 }
 
 /// How long to wait for a queue that a node before this one had.
-const QUEUE_PATIENCE: Duration = Duration::from_secs(1);
+const QUEUE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Binds the transmit socket. The kernel frees the queue of a socket that was
 /// closed by a work item, `xp_release_deferred`, which waits for the RTNL lock;

@@ -34,7 +34,8 @@ pub(crate) struct Plan {
 /// or parameters change is swapped and keeps its state; a path that changes is removed
 /// and created, and in between its messages are the host's. What was loaded or made by
 /// hand stays. Every mistake is said at once, with its line, and then nothing has
-/// changed. Interfaces and `[node]` cannot change while the node runs.
+/// changed. Interfaces come and go; `[node]`, and how an interface is attached, cannot change
+/// while the node runs.
 ///
 /// SIGHUP has a node read the file again that it was started with, or brought to last.
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@ use std::ops::Range;
 use ashway_api::{Instances, OrderRule};
 use toml::de::DeTable;
 
+use crate::glob::Glob;
 use crate::modules::NodeGraph;
 use crate::read::Reader;
 use crate::types::{Config, HandlerConfig, LongPath, PathConfig};
@@ -61,6 +62,15 @@ impl Config {
             let hint =
                 "use `order = \"flow\"`, which each instance keeps for what comes by its CPU";
             return Err(("order", message, hint.to_owned()));
+        }
+        let mut names = path.ifaces.iter().chain(&path.patterns);
+        if let Some(pattern) = names.find(|name| Glob::is_one(name)) {
+            let message = format!(
+                "path `{name}` is at the pattern `{pattern}`, and {each}: its places at an interface \
+                 are taken when it is made"
+            );
+            let hint = "name the interfaces, or give the handler one instance";
+            return Err(("iface", message, hint.to_owned()));
         }
         let mut ifaces = path.ifaces.iter().filter_map(|name| self.iface(name));
         if let Some(iface) = ifaces.find(|iface| iface.attach.is_user_only()) {

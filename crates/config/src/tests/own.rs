@@ -115,3 +115,52 @@ fn a_link_in_memory_has_two_ends() {
         assert!(memory(ifaces).contains(&"contradiction"), "{ifaces:?}");
     }
 }
+
+#[test]
+fn what_one_interface_writes_is_no_others() {
+    let folder = std::env::temp_dir().join(format!("ashway-captures-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let [input, link, output] = ["in.pcap", "link.pcap", "out.pcap"].map(|it| folder.join(it));
+    std::fs::write(&input, "").unwrap();
+    std::fs::hard_link(&input, &link).unwrap();
+    let round = folder
+        .join("..")
+        .join(folder.file_name().unwrap())
+        .join("out.pcap");
+    let codes = |first: &str, second: &str| {
+        let text = format!(
+            "[iface.c0]\nattach = 'pcap'\n{first}\n[iface.c1]\nattach = 'pcap'\n{second}\n"
+        );
+        let errors = read(&text).err();
+        let codes = errors.iter().flat_map(Diagnostics::by_line);
+        codes.map(|(line, it)| (it.code, line)).collect::<Vec<_>>()
+    };
+    let key = |key: &str, file: &std::path::Path| format!("{key} = '{}'", file.display());
+    let wrong = vec![("contradiction", 4)];
+    let (reads, writes) = (key("read", &input), key("write", &output));
+    assert_eq!(codes(&reads, &key("write", &link)), wrong, "a hard link");
+    assert_eq!(codes(&key("write", &input), &reads), wrong);
+    assert_eq!(
+        codes(&writes, &key("write", &round)),
+        wrong,
+        "another way to say it"
+    );
+    assert_eq!(codes(&reads, &reads), [], "two may read one");
+    assert_eq!(codes(&reads, &writes), []);
+    let null = "write = '/dev/null'";
+    assert_eq!(codes(null, null), []);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_handler_for_each_cpu_is_at_no_pattern() {
+    let text = "[iface.'v*']\n[handler.h]\nfile = 'Cargo.toml'\ninstances = 'per-cpu'\n\
+                [path.p]\niface = 'v*'\nmatch = 'udp'\nhandler = 'h'\n";
+    let refused = read(text).unwrap_err();
+    let said = refused.list().iter().map(|one| one.message.as_str());
+    let said: Vec<_> = said.collect();
+    assert!(
+        said.iter().any(|it| it.contains("at the pattern `v*`")),
+        "{said:?}"
+    );
+}

@@ -102,6 +102,7 @@ fn bench(kind: MemoryKind) -> Bench {
     table.insert(&demux::parse(FILTER).unwrap(), 1).unwrap();
     let leaf = |row| Leaf {
         row,
+        ring_count: 1,
         ..Leaf::default()
     };
     let shapes = compiled::compile_open(&table, compiled::FEW, leaf);
