@@ -6,6 +6,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ashway_netns::node::{Config, at_rest, census, control, entry, ip, ordinary, run, text, until};
 use ashway_netns::traffic::{Ledger, Over, settle};
@@ -66,6 +67,13 @@ fn texts(answer: &Value) -> Vec<&str> {
         .collect()
 }
 
+/// These make interfaces by the dozen, for which the kernel has one lock for the whole machine
+/// (RTNL); a queue that was left is free only when that can be had (`xp_release_deferred`).
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The counter at 7777 of `b0`, and of `b1` if that is there.
 fn counter(mode: &str, tier: &str, with_b1: bool) -> Config {
     let config = Config::on_b0(mode);
@@ -83,6 +91,7 @@ fn an_interface_comes_and_goes_by_apply_and_its_paths_go_on() {
     if skip_unless_root() {
         return;
     }
+    let _alone = alone();
     for (mode, tier) in PLACES {
         let place = format!("{mode}, {tier}");
         let rig = Rig::new(&format!("ifaces-{mode}-{tier}"), RigOptions::default()).unwrap();
@@ -155,6 +164,7 @@ fn an_interface_that_cannot_be_had_is_refused_and_nothing_has_changed() {
     if skip_unless_root() {
         return;
     }
+    let _alone = alone();
     let rig = Rig::new("ifaces-refused", RigOptions::default()).unwrap();
     let node = rig.node(counter("auto", "kernel", false)).start().unwrap();
     let before = census(&node);
@@ -224,6 +234,7 @@ fn what_matches_a_pattern_is_taken_as_it_appears_and_let_go_of_when_it_vanishes(
     if skip_unless_root() {
         return;
     }
+    let _alone = alone();
     for (mode, tier) in PLACES {
         let place = format!("{mode}, {tier}");
         let rig = Rig::new(&format!("pattern-{mode}-{tier}"), RigOptions::default()).unwrap();
@@ -316,6 +327,7 @@ fn a_name_comes_before_a_pattern_and_what_cannot_be_had_is_left() {
     if skip_unless_root() {
         return;
     }
+    let _alone = alone();
     let rig = Rig::new("pattern-first", RigOptions::default()).unwrap();
     let config = Config::default()
         .iface("\"*\"", "packet")
@@ -381,6 +393,7 @@ fn an_interface_that_is_anothers_is_not_taken() {
     if skip_unless_root() {
         return;
     }
+    let _alone = alone();
     let rig = Rig::new("pattern-anothers", RigOptions::default()).unwrap();
     let node = rig.node(by_pattern("xdp", "kernel")).start().unwrap();
     let near = rig.client_a(7777).unwrap();
