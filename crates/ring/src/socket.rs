@@ -18,6 +18,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::xdp::{
@@ -34,7 +35,7 @@ use ashway_memory::Mapping;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
-    /// `EBUSY`.
+    /// `EBUSY`, for a second.
     #[error("queue {queue} of interface {ifindex} already has an AF_XDP socket")]
     QueueTaken {
         /// The interface asked for.
@@ -125,10 +126,28 @@ pub struct TxSocket {
 /// 17 or more (`include/linux/skbuff.h`): enough for the longest IP packet.
 const MOST_CHUNKS: usize = 17;
 
+/// How long a queue that has a socket is waited for.
+const MOST_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Binds a socket. The kernel frees the queue of a socket that was closed some time later: it needs
+/// the lock of all interfaces for that (`xp_release_deferred` in `net/xdp/xsk_buff_pool.c`).
+fn patiently(fd: &OwnedFd, to: &SocketAddrXdp) -> Result<(), Errno> {
+    let begun = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    loop {
+        match rustix::net::bind(fd, to) {
+            Err(Errno::BUSY) if begun.elapsed() < MOST_PATIENCE => std::thread::sleep(pause),
+            bound => return bound,
+        }
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
+
 impl TxSocket {
     /// Makes a socket that sends on one queue, with room for `frames` frames
     /// (raised to a power of two, at most 32,768). Allocates and pins
-    /// `frames` pages; everything after this allocates nothing.
+    /// `frames` pages; everything after this allocates nothing. Waits up to a second for a queue
+    /// that has a socket.
     ///
     /// # Errors
     ///
@@ -181,7 +200,7 @@ impl TxSocket {
 
         let flags = SocketAddrXdpFlags::XDP_COPY | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
         let several = flags | SocketAddrXdpFlags::XDP_USE_SG;
-        let bind = |flags| rustix::net::bind(&fd, &SocketAddrXdp::new(flags, ifindex, queue));
+        let bind = |flags| patiently(&fd, &SocketAddrXdp::new(flags, ifindex, queue));
         let (bound, most_chunks) = match bind(several) {
             // An older kernel does not know the flag.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => (bind(flags), 1),
