@@ -71,12 +71,29 @@ fn mac(section: &mut Section<'_, '_, '_>) -> Option<[u8; 6]> {
 }
 
 fn check_files(section: &mut Section<'_, '_, '_>, own: &OwnIface) {
-    if let Some(file) = &own.read
-        && let Err(error) = file.metadata()
-    {
-        let message = format!("cannot read `{}`: {error}", file.display());
+    let cannot_be = [
+        own.read.as_ref().and_then(|file| {
+            let because = match file.metadata() {
+                Ok(found) if found.is_dir() => "it is a directory".to_owned(),
+                Ok(_) => return None,
+                Err(error) => error.to_string(),
+            };
+            Some(("read", file, because))
+        }),
+        own.write.as_ref().and_then(|file| {
+            let folder = file.parent()?;
+            let because = match folder.metadata() {
+                _ if file.is_dir() => "it is a directory".to_owned(),
+                Ok(_) => return None,
+                Err(error) => format!("`{}`: {error}", folder.display()),
+            };
+            Some(("write", file, because))
+        }),
+    ];
+    for (key, file, because) in cannot_be.into_iter().flatten() {
+        let message = format!("cannot {key} `{}`: {because}", file.display());
         let hint = "paths are relative to the directory of the configuration".to_owned();
-        let span = section.place("read");
+        let span = section.place(key);
         section
             .reader
             .error("missing_file", span, message, Some(hint));

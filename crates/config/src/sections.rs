@@ -261,7 +261,8 @@ fn iface(
     let fits = (1..=most).contains(&name.len())
         && name != "."
         && name != ".."
-        && !name.contains(|c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control());
+        // To the kernel a `%` is a template for a name (__dev_alloc_name there).
+        && !name.contains(|c: char| "/:%".contains(c) || c.is_whitespace() || c.is_control());
     if !fits {
         reader.error(
             "bad_name",

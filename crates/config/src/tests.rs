@@ -153,7 +153,7 @@ fn five_mistakes_are_five_messages() {
 
 #[test]
 fn each_mistake_has_its_code() {
-    let cases: [(&str, &[&str]); 27] = [
+    let cases: [(&str, &[&str]); 28] = [
         (&with("", "[iface.veth0]"), &["syntax"]),
         (&with("budget =", ""), &["syntax"]),
         (&with("teir = \"user\"", ""), &["unknown_key"]),
@@ -173,6 +173,7 @@ fn each_mistake_has_its_code() {
             &["bad_name"],
         ),
         (&with("", "[iface.sixteen-letters-]"), &["bad_name"]),
+        (&with("", "[iface.'t%d']"), &["bad_name"]),
         (&with("", "[path.x]"), &["missing_key"; 3]),
         (&with("", "[handler.x]"), &["missing_key"]),
         (&with("", "[handler.x]\nfile = 'x.wasm'"), &["missing_file"]),

@@ -55,6 +55,13 @@ fn what_cannot_be_is_told_at_its_line() {
     for (keys, code, line) in [
         ("attach = 'pcap'", "missing_key", 1),
         ("attach = 'pcap'\nread = 'nowhere'", "missing_file", 3),
+        ("attach = 'pcap'\nread = 'src'", "missing_file", 3),
+        ("attach = 'pcap'\nwrite = 'src'", "missing_file", 3),
+        (
+            "attach = 'pcap'\nwrite = 'nowhere/out.pcap'",
+            "missing_file",
+            3,
+        ),
         (
             "attach = 'pcap'\nread = 'Cargo.toml'\nwrite = 'src/../Cargo.toml'",
             "contradiction",
