@@ -542,7 +542,7 @@ impl Node {
         Names {
             ifaces: ifaces
                 .clone()
-                .map(|(number, iface)| (number, iface.name.clone()))
+                .map(|(number, iface)| (number, (iface.name.clone(), iface.rung.port())))
                 .collect(),
             by_ifindex: ifaces
                 .map(|(_, iface)| (iface.ifindex, iface.name.clone()))

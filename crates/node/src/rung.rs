@@ -68,6 +68,17 @@ impl Rung {
         }
     }
 
+    /// What the user tier has its frames from, in words.
+    pub(crate) const fn port(self) -> &'static str {
+        match self {
+            Self::Native | Self::Tcx | Self::Generic => "ring",
+            Self::Packet => "packet socket",
+            Self::Tap => "TAP device",
+            Self::Pcap => "capture",
+            Self::Memory => "link in memory",
+        }
+    }
+
     /// Whether programs run on it: the others have no kernel tier.
     #[must_use]
     pub const fn has_programs(self) -> bool {

@@ -103,7 +103,8 @@ pub enum What {
         iface: String,
         /// Its length.
         bytes: u64,
-        /// Who saw it first: `entry program` or `packet socket`.
+        /// Who saw it first: `entry program`, `packet socket`, `TAP device`, `capture` or
+        /// `link in memory`.
         by: Word,
     },
     /// Its path was found.

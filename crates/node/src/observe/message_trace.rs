@@ -31,8 +31,8 @@ const MOST_OPEN: usize = 1 << 13;
 /// Names of what is known by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Names {
-    /// Interfaces, in the configuration's order.
-    pub(crate) ifaces: IfaceMap<String>,
+    /// Interfaces, with what the user tier has frames of each from.
+    pub(crate) ifaces: IfaceMap<(String, &'static str)>,
     /// The same by the kernel's number.
     pub(crate) by_ifindex: HashMap<u32, String>,
     /// Paths that end in a handler, with the handler, by their row.
@@ -154,8 +154,8 @@ impl MessageTraces {
     }
 
     fn iface(&self, number: u32) -> String {
-        let name = self.names.ifaces.get(number as usize);
-        name.cloned().unwrap_or_else(|| format!("#{number}"))
+        let known = self.names.ifaces.get(number as usize);
+        known.map_or_else(|| format!("#{number}"), |(name, _)| name.clone())
     }
 
     fn by_ifindex(&self, number: u32) -> String {
@@ -282,9 +282,12 @@ impl MessageTraces {
             return Some(event);
         }
         let Event { sequence, at, what } = event;
-        let iface = match &what {
-            What::Received { iface, .. } | What::Sent { iface, .. } => self.iface(*iface),
-            _ => String::new(),
+        let (iface, port) = match &what {
+            What::Received { iface, .. } | What::Sent { iface, .. } => {
+                let known = self.names.ifaces.get(*iface as usize);
+                (self.iface(*iface), known.map_or("", |(_, port)| port))
+            }
+            _ => (String::new(), ""),
         };
         let trace = match self.open.get_mut(&sequence) {
             Some(trace) => trace,
@@ -296,7 +299,7 @@ impl MessageTraces {
                 let received = Step::Received {
                     iface: iface.clone(),
                     bytes: frame.len as u64,
-                    by: "packet socket".into(),
+                    by: port.into(),
                 };
                 trace.step(at, received);
                 trace.received = Some(Frame {
@@ -456,7 +459,10 @@ mod tests {
 
     fn traces() -> MessageTraces {
         let mut traces = MessageTraces::default();
-        traces.names.ifaces.insert(0, "b0".to_owned());
+        traces
+            .names
+            .ifaces
+            .insert(0, ("b0".to_owned(), "packet socket"));
         traces.names.by_ifindex.insert(9, "b0".to_owned());
         let path = ("inc".to_owned(), "counter".to_owned());
         traces.names.paths.insert(4, path);
