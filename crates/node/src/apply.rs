@@ -26,7 +26,7 @@ use super::authority::Authority;
 use super::binding::NewPath;
 use super::operation::{Operation, Report};
 use super::swap::Candidate;
-use super::{Node, say};
+use super::{Node, patterns, say};
 use crate::control::Caller;
 use crate::request::{self, Refusal};
 use ashway_config::{
@@ -182,6 +182,9 @@ impl Node {
     /// Does what was tried. What fails now is the system's: then the configuration of
     /// the node says what it does, and another `apply` does the rest.
     fn bring_about(&mut self, mut tried: Tried, engine: &Engine) -> Result<(), Refusal> {
+        if !tried.next.patterns.is_empty() {
+            patterns::raise_descriptors();
+        }
         let mut came = Vec::new();
         let coming = std::mem::take(&mut tried.coming);
         let swaps = std::mem::take(&mut tried.swaps);

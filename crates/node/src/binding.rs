@@ -343,23 +343,18 @@ impl Node {
     /// Whether messages come to a node by the CPUs on which they arrive.
     fn has_cpus(&self, handler: &str) -> Result<(), Refusal> {
         let cpus = self.cpus();
-        let (message, hint) = match &self.maps {
-            None => (
-                format!(
-                    "handler `{handler}` is to have an instance for each CPU, and no interface of \
-                         this node has programs, which know by which CPU a message came"
-                ),
-                "`ashway doctor` says what programs need here",
-            ),
-            Some(_) if cpus > MOST_CPUS => (
+        if self.maps.is_none() {
+            return Err(no_cpus(handler));
+        }
+        if cpus > MOST_CPUS {
+            return Err(Refusal::failed(
                 format!(
                     "this machine has {cpus} CPUs, and a handler has {MOST_CPUS} instances at most"
                 ),
                 "leave `instances` out: one instance serves all CPUs, one at a time",
-            ),
-            Some(_) => return Ok(()),
-        };
-        Err(Refusal::failed(message, hint))
+            ));
+        }
+        Ok(())
     }
 
     /// Whether messages come so to all interfaces of paths to the instances of a handler.
@@ -687,6 +682,15 @@ impl Node {
             ),
         }
     }
+}
+
+/// Why a handler cannot have an instance for each CPU.
+pub(super) fn no_cpus(handler: &str) -> Refusal {
+    let message = format!(
+        "handler `{handler}` is to have an instance for each CPU, and no interface of this node has \
+         programs, which know by which CPU a message came"
+    );
+    Refusal::failed(message, "`ashway doctor` says what programs need here")
 }
 
 /// Why a path to the instances of a handler cannot be at one of its interfaces.

@@ -16,7 +16,7 @@ use ashway_kernel::{Iface, Map, MapSpec, News, iface, shared};
 use ashway_modules::mac::Mac;
 use ashway_path::places::PathId;
 
-use super::binding::without_programs;
+use super::binding::{no_cpus, without_programs};
 use super::looks::Deaths;
 use super::neighbours::Neighbours;
 use super::node_path::BoundPath;
@@ -29,8 +29,9 @@ use super::taken::{self, Common};
 use super::world::{self, Link, NodeServices};
 use super::{Node, NodeIface, Owners, RunError, dispatch, patterns, say};
 use crate::compile::CompileThread;
+use crate::request::Refusal;
 use crate::rung::{Choice, Means, Rung, choose_beside, cost};
-use ashway_config::{Attach, Config, IfaceConfig, NodeGraph, Tier};
+use ashway_config::{Attach, Config, HandlerConfig, IfaceConfig, Instances, NodeGraph, Tier};
 use ashway_worker::bell::Bell;
 use ashway_worker::counters::UserRows;
 use ashway_worker::faults::Faults;
@@ -72,15 +73,15 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         doing: "count the CPUs",
         source,
     })?;
-    let config = &on_cpus(config, cpus as u32, &facts)?;
+    let has_programs =
+        may_get_programs || facts.iter().any(|(_, choice)| choice.rung.has_programs());
+    let config = &on_cpus(config, cpus as u32, &facts, has_programs)?;
     let mut paths = PathRegistry::default();
     let of_ifaces = facts
         .iter()
         .zip(&config.ifaces)
         .map(|((found, _), asked)| iface_facts(found, asked.pattern.is_some()));
     let plan = plan::draw(config, &of_ifaces.enumerate().collect(), paths.ids());
-    let has_programs =
-        may_get_programs || facts.iter().any(|(_, choice)| choice.rung.has_programs());
     let arena = probe.has(Feature::ArenaProgram);
     let frags = arena
         && facts
@@ -217,7 +218,7 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         deaths: Deaths::new().map_err(system("watch processes"))?,
         bell,
         link_news: News::of_links().map_err(system("listen to rtnetlink"))?,
-        not_taken: BTreeMap::new(),
+        left_out: BTreeMap::new(),
         leaving: Vec::new(),
         resting: Vec::new(),
         links,
@@ -307,7 +308,15 @@ fn take_as(config: &Config, probe: &Probe) -> Result<Rungs, RunError> {
 
 /// The configuration on a machine of so many CPUs, where messages come so that the CPU on which they
 /// arrive is known, to whom that matters.
-fn on_cpus(config: &Config, cpus: u32, facts: &[(Iface, Choice)]) -> Result<Config, RunError> {
+fn on_cpus(
+    config: &Config,
+    cpus: u32,
+    facts: &[(Iface, Choice)],
+    has_programs: bool,
+) -> Result<Config, RunError> {
+    let per_cpu = |handler: &&HandlerConfig| handler.instances == Instances::PerCpu;
+    let mut handlers = config.handlers.iter();
+    let unserved = handlers.find(|handler| per_cpu(handler) && !has_programs);
     let config = config
         .on_cpus(cpus)
         .map_err(|(_, [because, hint])| RunError::Instances { because, hint })?;
@@ -326,7 +335,17 @@ fn on_cpus(config: &Config, cpus: u32, facts: &[(Iface, Choice)]) -> Result<Conf
             });
         }
     }
-    Ok(config)
+    match unserved {
+        None => Ok(config),
+        // No path leads to it yet.
+        Some(handler) => {
+            let Refusal { message, hint, .. } = no_cpus(&handler.name);
+            Err(RunError::Instances {
+                because: message,
+                hint,
+            })
+        }
+    }
 }
 
 /// Whether the driver would refuse programs that take frames in one buffer only.

@@ -147,7 +147,7 @@ pub struct Node {
     /// Changes of interfaces.
     link_news: News,
     /// Interfaces that match a pattern and are not taken, by the kernel's number.
-    not_taken: BTreeMap<u32, LeftOut>,
+    left_out: BTreeMap<u32, LeftOut>,
     /// Those that were unloaded and that the worker is not done with.
     leaving: Vec<HandlerHandle>,
     /// Bindings that were bypassed at the last look.

@@ -183,7 +183,7 @@ impl Node {
     pub(super) fn look_at_ifaces(&mut self, looks: &mut Looks) -> bool {
         self.link_news.take();
         let has_programs = self.ifaces.values().any(|iface| iface.xdp.is_some());
-        if has_programs || !self.not_taken.is_empty() {
+        if has_programs || !self.left_out.is_empty() {
             looks.ifaces.want_at(Instant::now() + UNTOLD);
         }
         self.look_for_ifaces(looks)

@@ -3,8 +3,8 @@
 //!
 //! The kernel finds them and makes sure of them, as for its own packets; it is asked
 //! to, because nothing else of it may send there. When it says that something has changed
-//! its table is read, ten times a second at most, a call for each interface, and what has
-//! changed is told to the paths, in both tiers. Until an address is known, and again when
+//! its table is read, ten times a second at most, a call for each interface that a path sends
+//! by, and what has changed is told to the paths, in both tiers. Until an address is known, and again when
 //! it is not any more, a path's messages are `dropped_no_next_hop`.
 //!
 //! The kernel lets a neighbour rest that it has found, or not found, until it is asked
@@ -13,7 +13,7 @@
 //! each has one every 100 seconds; nothing else would make the kernel look. The same holds
 //! for the routes there, behind each change.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -295,8 +295,8 @@ impl Neighbours {
 
     /// Looks at the kernel's table, on the interfaces with these numbers, and asks about
     /// those whose turn it is; says the paths whose next hop has another hardware address
-    /// than before. Linear in the kernel's table, and in the paths if an address has
-    /// changed.
+    /// than before. Linear in the next hops and in the kernel's table of the interfaces that
+    /// these are at, and in the paths if an address has changed.
     fn look(
         &mut self,
         now: Instant,
@@ -305,13 +305,14 @@ impl Neighbours {
     ) -> Vec<(PathId, Option<[u8; 6]>)> {
         self.asked = 0;
         let mut known = HashMap::new();
-        for (iface, ifindex) in ifindices.iter() {
+        let used: BTreeSet<u32> = self.hops.keys().map(|(iface, _)| *iface).collect();
+        for iface in used {
             // One that is gone has no neighbours.
+            let Some(ifindex) = ifindices.get(iface as usize) else {
+                continue;
+            };
             let all = kernel.all(*ifindex).unwrap_or_default();
-            known.extend(
-                all.into_iter()
-                    .map(|(at, found)| ((iface as u32, at), found)),
-            );
+            known.extend(all.into_iter().map(|(at, found)| ((iface, at), found)));
         }
         for key in self.known.keys() {
             if !known.contains_key(key)

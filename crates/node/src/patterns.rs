@@ -5,6 +5,7 @@
 //! compares. One that it cannot have is left, is shown by `status`, and is tried again once a
 //! minute.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use ashway_kernel::iface::{self, Listed};
@@ -17,7 +18,7 @@ use crate::request::Refusal;
 use ashway_config::IfaceConfig;
 use ashway_worker::handle::HandlerHandle;
 
-/// Most interfaces that are taken at one look: each takes some milliseconds, and who asks the
+/// Most interfaces that are tried at one look: each takes some milliseconds, and who asks the
 /// node for something waits for so many.
 const MOST: usize = 8;
 
@@ -43,8 +44,8 @@ pub(super) struct Followed {
 }
 
 impl Node {
-    /// Lets go of matching interfaces that have gone, and takes those that have come, up to
-    /// [`MOST`].
+    /// Lets go of matching interfaces that have gone, and takes those that have come; tries
+    /// [`MOST`] of them.
     pub(super) fn follow_patterns(&mut self) -> Followed {
         let gone = self.ifaces.iter().filter(|(_, iface)| {
             iface.pattern.is_some() && matches!(iface.state, State::Gone | State::Anew)
@@ -58,19 +59,27 @@ impl Node {
             self.remove_iface(number);
         }
         let mut came = Vec::new();
-        if !self.config.patterns.is_empty() {
+        if self.config.patterns.is_empty() {
+            self.left_out.clear();
+        } else if let Ok(listed) = iface::list() {
             // If the kernel does not answer, the next look asks again.
-            let listed = iface::list().unwrap_or_default();
-            self.not_taken.retain(|ifindex, left| {
-                let mut listed = listed.iter();
-                listed.any(|link| link.ifindex == *ifindex && link.name == left.name)
-            });
+            let known: BTreeMap<u32, &str> = listed
+                .iter()
+                .map(|link| (link.ifindex, &*link.name))
+                .collect();
+            self.left_out
+                .retain(|ifindex, left| known.get(ifindex) == Some(&&*left.name));
+            let mut tried = 0;
             for link in listed {
-                if came.len() == MOST {
+                let Some(asked) = self.to_try(&link) else {
+                    continue;
+                };
+                if tried == MOST {
                     followed.more = true;
                     break;
                 }
-                came.extend(self.take_matching(&link));
+                tried += 1;
+                came.extend(self.take_matching(&link, asked));
             }
         }
         followed.changed |= !came.is_empty();
@@ -80,18 +89,25 @@ impl Node {
         followed
     }
 
-    /// Takes an interface that matches and that the node does not have; its number.
-    fn take_matching(&mut self, link: &Listed) -> Option<usize> {
-        let asked = self.config.matching(&link.name)?;
-        let now = Instant::now();
-        let known = self.not_taken.get(&link.ifindex);
-        if !link.is_ethernet || known.is_some_and(|left| now.duration_since(left.tried) < AGAIN) {
+    /// As what an interface is to be taken that matches, that the node does not have, and that was
+    /// not tried a moment ago.
+    fn to_try(&mut self, link: &Listed) -> Option<IfaceConfig> {
+        let Some(asked) = self.config.matching(&link.name) else {
+            // Another file may have a section for it, or no pattern that matches.
+            self.left_out.remove(&link.ifindex);
             return None;
-        }
+        };
+        let left = self.left_out.get(&link.ifindex);
+        let is_recent = left.is_some_and(|left| left.tried.elapsed() < AGAIN);
+        (link.is_ethernet && !is_recent).then_some(asked)
+    }
+
+    /// Takes it; its number.
+    fn take_matching(&mut self, link: &Listed, asked: IfaceConfig) -> Option<usize> {
         let coming = self.look_at_coming(&asked);
         match coming.and_then(|coming| self.add_iface(coming)) {
             Ok(number) => {
-                self.not_taken.remove(&link.ifindex);
+                self.left_out.remove(&link.ifindex);
                 let iface = &self.ifaces[number];
                 let (name, rung, ifindex) = (&iface.name, iface.rung.name(), iface.ifindex);
                 let pattern = asked.pattern.as_deref().unwrap_or_default();
@@ -101,27 +117,27 @@ impl Node {
                 Some(number)
             }
             Err(refusal) => {
-                self.leave_out(link, asked, &refusal, now);
+                self.leave_out(link, asked, &refusal);
                 None
             }
         }
     }
 
-    fn leave_out(&mut self, link: &Listed, asked: IfaceConfig, why: &Refusal, now: Instant) {
+    fn leave_out(&mut self, link: &Listed, asked: IfaceConfig, why: &Refusal) {
         let left = LeftOut {
             name: asked.name,
             pattern: asked.pattern.unwrap_or_default(),
             because: why.message.clone(),
-            tried: now,
+            tried: Instant::now(),
         };
-        let known = self.not_taken.get(&link.ifindex);
+        let known = self.left_out.get(&link.ifindex);
         if known.is_none_or(|known| known.because != left.because) {
             say(&format!(
                 "interface `{}` matches `{}` and is not taken: {}",
                 left.name, left.pattern, left.because
             ));
         }
-        self.not_taken.insert(link.ifindex, left);
+        self.left_out.insert(link.ifindex, left);
     }
 
     /// Has the graph follow the interfaces that there are, and leads paths to those that came.

@@ -92,7 +92,7 @@ fn pattern(node: &Node, pattern: &Pattern) -> MatchedBy {
     let text = pattern.glob.text();
     let taken = node.ifaces.values();
     let taken = taken.filter(|iface| iface.pattern.as_deref() == Some(text));
-    let left = node.not_taken.values().filter(|left| left.pattern == text);
+    let left = node.left_out.values().filter(|left| left.pattern == text);
     let left = left.map(|left| NotTaken {
         name: left.name.clone(),
         because: left.because.clone(),
