@@ -107,24 +107,18 @@ impl Node {
         unknown("handler", name, &names)
     }
 
-    /// A request about a path, or a handler, that is several, as the same about each of them,
-    /// whose answers are [joined](merged::join); any other as it is.
+    /// A request about a path that is several, as the same about each of them, whose answers are
+    /// [joined](merged::join); any other as it is.
     pub(super) fn each_request(&self, request: Request, caller: Caller) -> Vec<(Request, Caller)> {
-        let (name, is_path) = match &request {
-            Request::Promote(asked) => (&asked.path, true),
-            Request::Demote(asked) => (&asked.path, true),
-            Request::Enable(asked) => (&asked.path, true),
-            Request::Swap(asked) => (&asked.handler, false),
-            Request::Rollback(asked) => (&asked.handler, false),
+        let name = match &request {
+            Request::Promote(asked) => &asked.path,
+            Request::Demote(asked) => &asked.path,
+            Request::Enable(asked) => &asked.path,
             _ => return vec![(request, caller)],
         };
         let there = |cpu: &u32| {
             let name = instance_name(name, *cpu);
-            if is_path {
-                self.known_to(&caller.authority, &name).is_some()
-            } else {
-                self.handler(&name).is_some()
-            }
+            self.known_to(&caller.authority, &name).is_some()
         };
         let count = (0..self.cpus()).take_while(there).count();
         if count == 0 {
@@ -137,8 +131,6 @@ impl Node {
                 Request::Promote(asked) => on(&mut asked.path, cpu),
                 Request::Demote(asked) => on(&mut asked.path, cpu),
                 Request::Enable(asked) => on(&mut asked.path, cpu),
-                Request::Swap(asked) => on(&mut asked.handler, cpu),
-                Request::Rollback(asked) => on(&mut asked.handler, cpu),
                 _ => {}
             }
             (request, caller)

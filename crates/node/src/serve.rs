@@ -209,7 +209,7 @@ fn answer(
     }
 }
 
-/// The same of a request about one path or handler.
+/// The same of a request about one path.
 fn answer_one(
     node: &mut Node,
     engine: &ashway_handler::Engine,

@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use ashway_api::answer::{HandedOn, LeftKernel, Swapped};
@@ -23,6 +23,7 @@ use ashway_api::request::Swap;
 use ashway_handler::{Engine, Param};
 use rustix::thread::{MembarrierCommand, membarrier};
 
+use super::instances::merged;
 use super::node_path::Promotion;
 use super::operation::{Operation, Report};
 use super::{Node, RunError};
@@ -45,9 +46,29 @@ pub(super) type Compilation = Result<Promoted, NotPromoted>;
 /// Where the next version comes from.
 enum Source {
     /// A file, and values for its parameters.
-    File(PathBuf, BTreeMap<String, Param>),
+    File(Arc<NextFile>),
     /// The version before the one that runs.
     Former(Arc<Version>),
+}
+
+/// A file that is the next version of each instance of a handler.
+struct NextFile {
+    file: PathBuf,
+    given: BTreeMap<String, Param>,
+    /// Read for the first of them, so that all have the same.
+    version: OnceLock<Arc<Version>>,
+}
+
+impl NextFile {
+    /// On the compile thread, which does one job at a time.
+    fn read(&self, config: &HandlerConfig, engine: &Engine) -> Result<Arc<Version>, InstanceError> {
+        if let Some(version) = self.version.get() {
+            return Ok(Arc::clone(version));
+        }
+        let mut version = Version::read(config, &self.file, engine)?;
+        version.inherit_params(self.given.clone());
+        Ok(Arc::clone(self.version.get_or_init(|| Arc::new(version))))
+    }
 }
 
 /// A version that is to be compiled.
@@ -65,11 +86,7 @@ impl Job for Next {
 
     fn run(self) -> Self::Outcome {
         let (version, back) = match self.source {
-            Source::File(file, given) => {
-                let mut version = Version::read(&self.config, &file, &self.engine)?;
-                version.inherit_params(given);
-                (Arc::new(version), false)
-            }
+            Source::File(next) => (next.read(&self.config, &self.engine)?, false),
             Source::Former(version) => (version, true),
         };
         let inherited = self.config.params;
@@ -139,17 +156,22 @@ impl Candidate {
 impl Node {
     /// Puts a file in the place of a handler's version that runs, and answers `caller`.
     pub(super) fn swap(&mut self, request: &Swap, engine: &Engine, caller: Caller) {
-        let asked = request::file(&request.file).and_then(|file| {
-            let source = Source::File(file, request::params(&request.params));
-            Ok((self.to_change(&request.handler)?, source))
+        let file = match request::file(&request.file) {
+            Ok(file) => file,
+            Err(refusal) => return caller.answer(refusal),
+        };
+        let next = Arc::new(NextFile {
+            file,
+            given: request::params(&request.params),
+            version: OnceLock::new(),
         });
-        self.change_version("swap", asked, engine, caller);
+        let source = |_: &Instance| Ok(Source::File(Arc::clone(&next)));
+        self.change_version("swap", &request.handler, source, engine, caller);
     }
 
     /// Puts the version before in the place of the one that runs, and answers `caller`.
     pub(super) fn rollback(&mut self, handler: &str, engine: &Engine, caller: Caller) {
-        let asked = self.to_change(handler).and_then(|id| {
-            let instance = &self.handlers[&id].shared;
+        let source = |instance: &Instance| {
             let former = instance.versions.former().pop().ok_or_else(|| {
                 Refusal::failed(
                     format!(
@@ -159,21 +181,20 @@ impl Node {
                     "`ashway handler swap` gives it one",
                 )
             })?;
-            Ok((id, Source::Former(former)))
-        });
-        self.change_version("rollback", asked, engine, caller);
+            Ok(Source::Former(former))
+        };
+        self.change_version("rollback", handler, source, engine, caller);
     }
 
-    /// The handler whose version a request would change.
-    fn to_change(&self, name: &str) -> Result<HandlerId, Refusal> {
-        if self.observation.is_some() {
-            return Err(Refusal::failed(
-                "cannot swap while `trace` or `capture` runs: it would show the old version"
-                    .to_owned(),
-                "end `ashway trace` or `ashway capture` first",
-            ));
+    /// Whether versions may be changed now.
+    fn may_change(&self) -> Result<(), Refusal> {
+        if self.observation.is_none() {
+            return Ok(());
         }
-        self.find_handler(name).map(|(id, _)| id)
+        Err(Refusal::failed(
+            "cannot swap while `trace` or `capture` runs: it would show the old version",
+            "end `ashway trace` or `ashway capture` first",
+        ))
     }
 
     /// What the configuration says of a handler that is there.
@@ -182,30 +203,45 @@ impl Node {
         config.expect("each handler has a configuration")
     }
 
-    /// Compiles what is needed, then changes.
+    /// Compiles what is needed, then changes: each instance of the handler of this name.
     fn change_version(
         &mut self,
         verb: &'static str,
-        asked: Result<(HandlerId, Source), Refusal>,
+        name: &str,
+        source: impl Fn(&Instance) -> Result<Source, Refusal>,
         engine: &Engine,
         caller: Caller,
     ) {
-        let (id, source) = match asked {
-            Ok(asked) => asked,
+        let each = self.may_change().and_then(|()| self.handlers_for(name));
+        let each = match each {
+            Ok(each) => each,
             Err(refusal) => return caller.answer(refusal),
         };
-        let handler = Arc::clone(&self.handlers[&id].shared);
-        let next = Next {
-            handler: Arc::clone(&handler),
-            config: self.config_of(&handler).clone(),
-            source,
-            in_kernel: self.in_kernel(id),
-            maps: self.maps.clone(),
-            engine: engine.clone(),
+        let callers = match each.len() {
+            1 => vec![caller],
+            count => caller.split(count, merged::join),
         };
-        let report = Report::Caller(caller);
-        let operation = self.operations.next(verb, &*handler.name, report);
-        self.submit(operation, Swapping(handler), Box::new(next));
+        for (id, caller) in each.into_iter().zip(callers) {
+            let handler = Arc::clone(&self.handlers[&id].shared);
+            let source = match source(&handler) {
+                Ok(source) => source,
+                Err(refusal) => {
+                    caller.answer(refusal);
+                    continue;
+                }
+            };
+            let next = Next {
+                handler: Arc::clone(&handler),
+                config: self.config_of(&handler).clone(),
+                source,
+                in_kernel: self.in_kernel(id),
+                maps: self.maps.clone(),
+                engine: engine.clone(),
+            };
+            let report = Report::Caller(caller);
+            let operation = self.operations.next(verb, &*handler.name, report);
+            self.submit(operation, Swapping(handler), Box::new(next));
+        }
     }
 
     /// Goes on when it is compiled.
@@ -252,7 +288,8 @@ impl Node {
         begin: Instant,
     ) -> Result<Swapped, Refusal> {
         // The node may have changed while this was compiled.
-        let id = self.to_change(&instance.name)?;
+        self.may_change()?;
+        let (id, _) = self.find_handler(&instance.name)?;
         if !Arc::ptr_eq(&self.handlers[&id].shared, instance) {
             return Err(Refusal::failed(
                 format!("handler `{}` was unloaded meanwhile", instance.name),
@@ -477,4 +514,36 @@ fn fits(instance: &Instance, next: &Version) -> Result<(), Refusal> {
 
 fn refused(message: String, hint: impl Into<String>) -> Refusal {
     Refusal::new(Code::HandlerRefused, message, hint)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    /// The instances of a handler get one version, also if the file is replaced between them.
+    #[test]
+    fn a_file_is_read_once_for_all_instances() {
+        let handler = |answer: u32| {
+            let text = format!(
+                "(module (memory (export \"memory\") 1 1) (func (export \"on_rx\") \
+                 (param i32 i32) (result i32) i32.const {answer}))"
+            );
+            wat::parse_str(text).unwrap()
+        };
+        let file = std::env::temp_dir().join(format!("ashway-once-{}", std::process::id()));
+        std::fs::write(&file, handler(0)).unwrap();
+        let config = HandlerConfig::of_file("one", file.clone());
+        let next = NextFile {
+            file: file.clone(),
+            given: BTreeMap::new(),
+            version: OnceLock::new(),
+        };
+        let engine = Engine::new().unwrap();
+        let first = next.read(&config, &engine).unwrap();
+        std::fs::write(&file, handler(1)).unwrap();
+        let second = next.read(&config, &engine).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!((first.id, &first.digest), (second.id, &second.digest));
+    }
 }

@@ -111,11 +111,12 @@ impl Job for Order {
             let made = made.map(|made| (plan, made));
             compiled.fresh.insert(handler.name, made);
         }
+        let mut version = None;
         for (handler, instance, in_kernel) in self.swaps {
-            let read = Version::read(&handler, &handler.file, engine);
+            let read = Version::shared(&mut version, &handler, engine);
             let inherited = self.inherited.get(&handler.name).cloned();
             let candidate = read.map(|version| {
-                let (version, inherited) = (Arc::new(version), inherited.unwrap_or_default());
+                let inherited = inherited.unwrap_or_default();
                 Candidate::compile(&instance, version, false, inherited, in_kernel, maps)
             });
             compiled.swaps.insert(handler.name, candidate);
