@@ -206,6 +206,10 @@ pub(crate) fn path(request: &Bind, config: &Config) -> Result<PathConfig, Refusa
     let (mut ifaces, mut patterns) = (Vec::new(), Vec::new());
     let known: Vec<_> = config.ifaces.iter().map(|i| i.name.as_str()).collect();
     for iface in &request.iface {
+        if ifaces.contains(iface) || patterns.contains(iface) {
+            let message = format!("interface `{iface}` is given twice");
+            return Err(Refusal::usage(message, "give each once"));
+        }
         let mut all = config.patterns.iter();
         if all.any(|pattern| pattern.glob.text() == iface) {
             patterns.push(iface.clone());
@@ -215,10 +219,6 @@ pub(crate) fn path(request: &Bind, config: &Config) -> Result<PathConfig, Refusa
             let Refusal { hint, .. } = unknown("interface", iface, &known);
             let message = format!("this node has no interface `{iface}`");
             return Err(Refusal::usage(message, hint));
-        }
-        if ifaces.contains(iface) {
-            let message = format!("interface `{iface}` is given twice");
-            return Err(Refusal::usage(message, "give each once"));
         }
         ifaces.push(iface.clone());
     }

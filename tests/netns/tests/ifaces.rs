@@ -169,7 +169,10 @@ fn an_interface_that_cannot_be_had_is_refused_and_nothing_has_changed() {
     let node = rig.node(counter("auto", "kernel", false)).start().unwrap();
     let before = census(&node);
     let client = rig.client_a(7777).unwrap();
-    let said = |refused: &Value| refused["errors"][0]["message"].as_str().unwrap().to_owned();
+    let said = |refused: &Value| match refused["errors"][0]["message"].as_str() {
+        Some(said) => said.to_owned(),
+        None => panic!("{refused}"),
+    };
     // Not there.
     let refused = apply(&node, &counter("auto", "kernel", true)).unwrap_err();
     assert!(
@@ -185,24 +188,39 @@ fn an_interface_that_cannot_be_had_is_refused_and_nothing_has_changed() {
     );
     let refused = apply(&node, &Config::default().text(&other)).unwrap_err();
     assert!(said(&refused).contains("run at TCX"), "{refused}");
+    // With as many paths at it as a handler has room for, of which one is taken by hand.
+    let by_hand = |iface: &str| {
+        let bind = json!({
+            "request": "bind", "handler": "counter", "path": "hand", "iface": [iface],
+            "match": "udp and dst port 7500",
+        });
+        control(&node, &bind).unwrap();
+    };
+    let unbind = || {
+        let unbound = run(&mut node.command(["unbind", "hand"]));
+        assert!(unbound.status.success(), "{}", text(&unbound));
+    };
+    by_hand("b0");
+    let crowd = (0..59).fold(counter("auto", "kernel", true), |config, nth| {
+        let section = format!(
+            "[path.more{nth}]\niface = \"b1\"\nmatch = \"udp and dst port {}\"\n\
+             handler = \"counter\"\n",
+            7800 + nth
+        );
+        config.text(&section)
+    });
+    let refused = apply(&node, &crowd).unwrap_err();
+    assert!(said(&refused).contains("and no room"), "{refused}");
+    unbind();
+    assert_eq!(census(&node), before);
     // A path by hand stands on one that would go.
     apply(&node, &counter("auto", "kernel", true)).unwrap();
-    let bind = json!({
-        "request": "bind", "handler": "counter", "path": "hand", "iface": ["b1"],
-        "match": "udp and dst port 7500",
-    });
-    let bind = control(&node, &bind);
-    bind.unwrap();
+    by_hand("b1");
     let refused = apply(&node, &counter("auto", "kernel", false)).unwrap_err();
     assert!(said(&refused).contains("hand"), "{refused}");
     assert!(far(&rig, 1, 7500).ask_number(1).is_ok());
-    let unbound = run(&mut node.command(["unbind", "hand"]));
-    assert!(
-        unbound.status.success() || text(&unbound).contains("hand"),
-        "{}",
-        text(&unbound)
-    );
-    let _ = apply(&node, &counter("auto", "kernel", false));
+    unbind();
+    apply(&node, &counter("auto", "kernel", false)).unwrap();
     assert_eq!(client.ask_number(0).unwrap(), 1);
     let after = || (census(&node) == before).then_some(());
     until("nothing is left", after);

@@ -85,7 +85,10 @@ impl Node {
         };
         let graph = self.try_graph(&next, &mut difference, &fresh, &mut mistakes);
         self.try_filters(&next, &difference, &mut mistakes);
-        self.try_room(&next, &difference, &made, &mut mistakes);
+        let come = coming.as_deref().unwrap_or_default();
+        // Whoever is tried gets an id that nobody has, and that is not taken from the node.
+        let ids = self.paths.ids().clone();
+        self.try_room(&next, &difference, come, &made, ids, &mut mistakes);
         if let Some(graph) = &graph {
             let programs = &mut programs;
             self.try_programs(graph, &next, &mut difference, programs);
@@ -175,12 +178,26 @@ impl Node {
         &self,
         next: &Config,
         difference: &Difference,
+        coming: &[Coming],
         made: &[(HandlerConfig, InstancePlan, HandlerHandle)],
+        mut ids: Ids,
         mistakes: &mut Vec<Mistake>,
     ) {
         let mut plan = self.plan.clone();
-        // Whoever is tried here gets no id of the node's.
-        let mut ids = Ids::default();
+        for iface in coming {
+            plan.add_iface(iface.link.number(), CounterRow(0));
+        }
+        let number = |name: &String| {
+            let mut come = coming.iter();
+            let comes = come.find(|iface| iface.asked.name == *name);
+            comes.map_or_else(|| self.iface_number(name), |it| Some(it.link.number()))
+        };
+        let crowded = |path: &PathConfig, what: &NoRoom| {
+            let mut all = path.ifaces.iter();
+            let is_it =
+                |name: &&String| matches!(what, NoRoom::Iface(it) if number(name) == Some(*it));
+            crowded(path, all.find(is_it), what)
+        };
         let gone = difference.names(What::Path, &[Act::Remove, Act::Change]);
         for path in gone.iter().filter_map(|name| self.bound_path(name)) {
             plan.remove_path(path);
@@ -212,8 +229,7 @@ impl Node {
                 continue;
             }
             let ifaces = path.ifaces.iter();
-            let ifaces = ifaces.map(|name| self.iface_number(name));
-            let ifaces: Option<Vec<usize>> = ifaces.collect();
+            let ifaces: Option<Vec<usize>> = ifaces.map(number).collect();
             let name = |cpu| instance_name(whole_name(&path.handler), cpu);
             let each = (0..).map_while(|cpu| handlers.get(&*name(cpu)).copied());
             let instances: Vec<_> = match path.cpu {
@@ -226,7 +242,20 @@ impl Node {
             let placed = plan.place(&mut ids, CounterRow(0), &instances, &ifaces, |_, _| true);
             match placed {
                 Ok(each) => each.into_iter().for_each(|numbers| plan.add_path(numbers)),
-                Err(what) => mistakes.push(self.crowded(path, &what)),
+                Err(what) => mistakes.push(crowded(path, &what)),
+            }
+        }
+        let reach = difference.names(What::Path, &[Act::Reach]);
+        for path in next.paths.iter().filter(|path| reach.contains(&path.name)) {
+            let Some(id) = self.bound_path(&path.name) else {
+                continue;
+            };
+            for iface in path.ifaces.iter().filter_map(number) {
+                if plan.target(id, iface).is_none()
+                    && let Err(what) = plan.extend_path(&mut ids, id, iface)
+                {
+                    mistakes.push(crowded(path, &what));
+                }
             }
         }
         let most = self.counter_rows.all();
@@ -235,29 +264,6 @@ impl Node {
             let hint = "start the node anew with this file";
             mistakes.push(Mistake::new(0, message, hint));
         }
-    }
-
-    fn crowded(&self, path: &PathConfig, what: &NoRoom) -> Mistake {
-        let (name, handler) = (&path.name, &path.handler);
-        let else_called = "call the handler's section else: then it is loaded anew, and has room";
-        let (message, hint) = match *what {
-            NoRoom::Iface(iface) => (
-                format!(
-                    "`{}` has no room for path `{name}`",
-                    self.ifaces[iface].name
-                ),
-                "lead more messages to one path, by `or` in its `match`",
-            ),
-            NoRoom::Handler(most) => (
-                format!("path `{name}`: handler `{handler}` has {most} paths, and no room"),
-                else_called,
-            ),
-            NoRoom::Busy => (
-                format!("path `{name}`: handler `{handler}` is busy with one that is gone"),
-                "ask once more in a moment",
-            ),
-        };
-        Mistake::new(path.line, message, hint)
     }
 
     /// Which of the paths that may run in the kernel tier cannot, whatever their handlers
@@ -308,4 +314,27 @@ impl Node {
             }
         }
     }
+}
+
+/// That a path has no room: at this interface, if it is that.
+fn crowded(path: &PathConfig, iface: Option<&String>, what: &NoRoom) -> Mistake {
+    let (name, handler) = (&path.name, &path.handler);
+    let (message, hint) = match *what {
+        NoRoom::Iface(_) => (
+            format!(
+                "`{}` has no room for path `{name}`",
+                iface.map_or("its interface", String::as_str)
+            ),
+            "lead more messages to one path, by `or` in its `match`",
+        ),
+        NoRoom::Handler(most) => (
+            format!("path `{name}`: handler `{handler}` has {most} paths, and no room"),
+            "call the handler's section else: then it is loaded anew, and has room",
+        ),
+        NoRoom::Busy => (
+            format!("path `{name}`: handler `{handler}` is busy with one that is gone"),
+            "ask once more in a moment",
+        ),
+    };
+    Mistake::new(path.line, message, hint)
 }
