@@ -7,10 +7,11 @@ use ashway_abi::hop;
 use ashway_path::attrs::Attrs;
 use ashway_path::path::{Limits, Path};
 use ashway_path::places::Ids;
-use ashway_path::stage::{Cx, Stage, Step};
+use ashway_path::stage::{Cx, Direction, Stage, Step};
 
 use super::*;
-use crate::{played, relays};
+use crate::bug::{self, Bug};
+use crate::{keys, played, relays};
 
 /// Ends each message in this.
 struct Ends(Count);
