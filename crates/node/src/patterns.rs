@@ -71,7 +71,7 @@ impl Node {
                 .retain(|ifindex, left| known.get(ifindex) == Some(&&*left.name));
             let mut tried = 0;
             for link in listed {
-                let Some(asked) = self.to_try(&link) else {
+                let Some(asked) = self.candidate(&link) else {
                     continue;
                 };
                 if tried == MOST {
@@ -91,7 +91,7 @@ impl Node {
 
     /// As what an interface is to be taken that matches, that the node does not have, and that was
     /// not tried a moment ago.
-    fn to_try(&mut self, link: &Listed) -> Option<IfaceConfig> {
+    fn candidate(&mut self, link: &Listed) -> Option<IfaceConfig> {
         let Some(asked) = self.config.matching(&link.name) else {
             // Another file may have a section for it, or no pattern that matches.
             self.left_out.remove(&link.ifindex);
