@@ -195,6 +195,10 @@ ashway_abi::named_bugs! {
     /// A relay without a share is asked all the same.
     RelayAlwaysAsked,
 
+    // Hooks.
+    /// While a node moves to another hook, what XDP has had is taken at TCX once more.
+    MarkUnseen,
+
     // Pipes.
     /// Lanes behind the end are counted.
     PipeLanesTailCounts,

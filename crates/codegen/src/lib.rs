@@ -8,6 +8,7 @@
 //! * [`promote`]: that form to eBPF.
 //! * [`entry`], [`instance`] or [`forward`], [`exit`]: the programs on a message's
 //!   way through the kernel, in that order.
+//! * [`moving`]: what stands before entry programs while a node changes its hook.
 //! * [`pipe`]: manipulations of data to one loop.
 //! * [`stub`]: the program around a promoted handler that needs no interface.
 //!
@@ -27,6 +28,7 @@ pub mod exit;
 pub mod forward;
 mod hook;
 pub mod instance;
+pub mod moving;
 pub mod normalise;
 mod observe;
 mod parts;

@@ -137,6 +137,8 @@ pub struct Machine {
     /// What other CPUs write into the trusted words: when by this clock, where and what. It is
     /// seen when the program has looked at the clock.
     pub written_ns: VecDeque<(u64, usize, u32)>,
+    /// What XDP has left before the next frame, at TCX; 4 bytes at a time.
+    pub marked: Vec<u8>,
     /// How long an instruction takes on that clock.
     pub insn_ns: u64,
     /// How often `may_goto` falls through in one program.
@@ -180,6 +182,7 @@ impl Machine {
             tag: None,
             gso_size: 0,
             gso_segs: 0,
+            marked: Vec::new(),
             hook: Hook::Xdp,
             clock_ns: 1_000_000_000,
             clock_step_ns: 1_000,
@@ -227,7 +230,8 @@ impl Machine {
         self.space.packet.truncate(HEADROOM);
         self.space.packet.extend_from_slice(packet);
         self.space.start = HEADROOM;
-        self.space.meta = HEADROOM;
+        self.space.meta = HEADROOM - self.marked.len();
+        self.space.packet[self.space.meta..HEADROOM].copy_from_slice(&self.marked);
         self.space.tail = self.space.packet.len() + self.tail_room;
         self.space.linear = HEADROOM + packet.len().min(self.linear);
         self.executed = 0;

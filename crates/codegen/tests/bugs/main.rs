@@ -17,6 +17,8 @@ mod demux_program;
 mod flow;
 #[path = "../forward/main.rs"]
 mod forward;
+#[path = "../moving.rs"]
+mod moving;
 #[path = "../normalise.rs"]
 mod normalise;
 #[path = "../normalise_bounded.rs"]
@@ -134,6 +136,7 @@ const fn guard(bug: Bug) -> &'static str {
         B::FragsUnseen => "tcx::a_frame_in_several_buffers_crosses_whole",
         B::ChainOneSlot => "tcx::a_long_message_has_room_for_all_of_it_or_is_dropped_once",
         B::TagForgotten => "tcx::a_tag_beside_the_frame_lies_in_front_of_what_waits",
+        B::MarkUnseen => "moving::tcx_leaves_alone_what_is_marked",
         B::PieceAlone => "tcx::a_message_in_pieces_is_one_piece_to_its_handler",
         B::TimedForOne => "timed::the_sum_is_that_of_all_messages",
         B::ShareFlickers => "share::it_does_not_change_with_every_message",
