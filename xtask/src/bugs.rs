@@ -1,8 +1,8 @@
 //! `cargo xtask bugs`: shows that each seeded bug turns a test red.
 //!
 //! The bugs (`src/bug.rs` of `codegen`, `check` and `demux`) exist only in this build, which has
-//! a target folder of its own. The last of it is a whole node, which a network test gives
-//! a translator with a mistake: that runs as root, with the tests' own build.
+//! a target folder of its own. The last of it is a whole node, which network tests give
+//! one of them: they run as root, with the tests' own build.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -15,21 +15,26 @@ use crate::root;
 /// The test that goes through them.
 const DRIVER: &str = "each_bug_turns_its_test_red";
 
-/// The network test of a node with a bug, in the file of this name.
-const ON_A_NODE: [&str; 2] = ["shadow", "a_mistranslated_handler_does_not_get_its_slot"];
+/// The network tests of nodes with bugs, each in the file of this name.
+const ON_A_NODE: [[&str; 2]; 2] = [
+    ["shadow", "a_mistranslated_handler_does_not_get_its_slot"],
+    ["moving", "a_message_that_two_hooks_work_on_is_noticed"],
+];
 
-/// Prints a line for each bug, and last `N passed, N failed`; then runs a node with one.
+/// Prints a line for each bug, and last `N passed, N failed`; then runs nodes with one.
 pub(crate) fn run() -> Result<()> {
     each()?;
     let mut build = Command::new(cargo());
     build.args(["build", "--release", "--package", "ashway-cli"]);
     build.args(["--bin", "ashway"]).current_dir(root());
     seeded(&mut build);
-    let [file, test] = ON_A_NODE;
-    let mut run = Command::new(cargo());
-    run.args(["test", "--release", "--workspace", "--test", file, "--"]);
-    run.args(["--ignored", "--exact", test]).current_dir(root());
-    for mut command in [build, run] {
+    let runs = ON_A_NODE.map(|[file, test]| {
+        let mut run = Command::new(cargo());
+        run.args(["test", "--release", "--workspace", "--test", file, "--"]);
+        run.args(["--ignored", "--exact", test]).current_dir(root());
+        run
+    });
+    for mut command in std::iter::once(build).chain(runs) {
         let status = command.status().context("cannot start cargo")?;
         anyhow::ensure!(status.success(), "the node with a seeded bug: {status}");
     }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::attributes;
 use crate::bug::{self, Bug};
 use crate::instances::instance_of;
-use crate::types::{Config, HandlerConfig, LongPath, PathConfig, Tier};
+use crate::types::{Attach, Config, HandlerConfig, LongPath, PathConfig, Tier};
 
 mod step;
 #[cfg(test)]
@@ -94,6 +94,20 @@ impl Difference {
         self.steps.sort();
     }
 
+    /// Says from where to where an interface moves; one of which its section says nothing new
+    /// moves along.
+    pub fn moves(&mut self, name: &str, line: usize, because: String) {
+        let mut steps = self.steps.iter_mut();
+        let known = steps.find(|step| step.what == What::Iface && step.name == name);
+        if let Some(step) = known {
+            step.because = Some(because);
+        } else {
+            self.step(Act::Move, What::Iface, name, line, Vec::new());
+            return self.moves(name, line, because);
+        }
+        self.steps.sort();
+    }
+
     /// Says of a path that is to run in the kernel tier why it stays in the user tier.
     pub fn stays(&mut self, name: &str, because: &str) {
         let mut steps = self.steps.iter_mut();
@@ -159,6 +173,11 @@ impl Difference {
                     self.step(Act::Create, What::Iface, name, line, Vec::new());
                 }
                 Some(known) if known.attach != iface.attach => {
+                    if moves(known.attach, iface.attach) {
+                        let (name, line) = (&iface.name, iface.line);
+                        self.step(Act::Move, What::Iface, name, line, vec!["attach"]);
+                        continue;
+                    }
                     let message = format!(
                         "interface `{}` has `attach = \"{}\"`, not \"{}\"",
                         iface.name,
@@ -186,7 +205,11 @@ impl Difference {
                 None => self.step(Act::Create, What::Iface, text, pattern.line, Vec::new()),
                 Some(known) if known.attach != pattern.attach => {
                     let keys = vec!["attach"];
-                    self.step(Act::Change, What::Iface, text, pattern.line, keys);
+                    let act = match moves(known.attach, pattern.attach) {
+                        true => Act::Move,
+                        false => Act::Change,
+                    };
+                    self.step(act, What::Iface, text, pattern.line, keys);
                 }
                 Some(_) => {}
             }
@@ -341,6 +364,11 @@ impl Difference {
         let hint = format!("`ashway {verb} {name}` first, or call this one else");
         self.mistake(line, message, hint);
     }
+}
+
+/// Whether an interface can be had in both ways while messages run: by programs at either hook.
+const fn moves(from: Attach, to: Attach) -> bool {
+    !from.is_user_only() && !to.is_user_only()
 }
 
 /// How many this is of those that people know: the instances of a handler are one.

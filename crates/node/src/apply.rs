@@ -6,7 +6,8 @@
 //! 3. What comes is compiled, on the compile thread.
 //! 4. Everything that can fail is tried ([`trial`]): nothing has changed until then, and
 //!    every mistake is said at once, by its line.
-//! 5. It is done: interfaces that come and swaps first, because the kernel, and a version's
+//! 5. It is done. Interfaces [move](super::hook_move) to another hook with nothing else beside.
+//!    Else: interfaces that come and swaps first, because the kernel, and a version's
 //!    own code, may still refuse; then all that goes, in one exchange for each interface; then
 //!    all that comes. A path that is the same
 //!    in both is in no step, so nothing of it is lost.
@@ -24,13 +25,15 @@ use ashway_path::places::PathId;
 
 use super::authority::Authority;
 use super::binding::NewPath;
+use super::hook_move::HookMove;
 use super::operation::{Operation, Report};
 use super::swap::Candidate;
 use super::{Node, patterns, say};
 use crate::control::Caller;
 use crate::request::{self, Refusal};
 use ashway_config::{
-    Act, Config, Difference, Facts, LongPath, PathConfig, Tier, What, difference, whole_name,
+    Act, Config, Difference, Facts, LongPath, Mistake, PathConfig, Tier, What, difference,
+    whole_name,
 };
 use ashway_worker::instance::{Instance, NotPromoted, Promoted};
 use ashway_worker::plan::{HandlerId, Plan};
@@ -57,6 +60,8 @@ pub(super) struct Reading {
 pub(super) struct Applying {
     next: Next,
     asked: Difference,
+    /// How interfaces move to another hook, if they do, or why they cannot.
+    moving: Result<Option<HookMove>, Mistake>,
     only_plan: bool,
 }
 
@@ -104,10 +109,15 @@ impl Node {
             Err(refusal) => return operation.end(refusal),
         };
         let asked = self.difference_to(&next);
-        let order = self.order_of(&next.config, &asked, engine);
+        let moving = self.hook_move(&next.config, &asked);
+        let mut order = self.order_of(&next.config, &asked, engine);
+        if let Ok(Some(moving)) = &moving {
+            order.hook = self.hook_job(moving);
+        }
         let applying = Applying {
             next,
             asked,
+            moving,
             only_plan,
         };
         self.submit(operation, Box::new(applying), order);
@@ -139,6 +149,7 @@ impl Node {
         let Applying {
             next,
             asked,
+            moving,
             only_plan,
         } = applying;
         // What was compiled is for the node as it was.
@@ -148,7 +159,7 @@ impl Node {
                 "ask once more",
             ));
         }
-        let tried = self.attempt(next.config, asked, compiled)?;
+        let tried = self.attempt(next.config, asked, moving, compiled)?;
         let answer = describe(&tried, !only_plan);
         if !only_plan {
             self.bring_about(tried, engine)?;
@@ -182,6 +193,9 @@ impl Node {
     /// Does what was tried. What fails now is the system's: then the configuration of
     /// the node says what it does, and another `apply` does the rest.
     fn bring_about(&mut self, mut tried: Tried, engine: &Engine) -> Result<(), Refusal> {
+        if let Some((moving, sets)) = tried.hook.take() {
+            self.move_hook(moving, sets)?;
+        }
         if !tried.next.patterns.is_empty() {
             patterns::raise_descriptors();
         }
@@ -226,6 +240,7 @@ impl Node {
             graph,
             difference,
             fresh,
+            hook: _,
             coming: _,
             swaps: _,
             mut programs,

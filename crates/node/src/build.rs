@@ -64,6 +64,7 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         patterns::raise_descriptors();
     }
     let Rungs {
+        means,
         hook,
         facts,
         made,
@@ -134,10 +135,8 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         }
     }
     let passes_by_lo = |rung| matches!(rung, Rung::Tcx | Rung::Packet);
-    if facts.iter().any(|(_, choice)| passes_by_lo(choice.rung))
-        && Iface::by_name("lo").is_ok_and(|lo| !lo.up)
-    {
-        say("lo is down: what the user tier passes to the host is lost; `ip link set lo up`");
+    if facts.iter().any(|(_, choice)| passes_by_lo(choice.rung)) {
+        say_of_lo();
     }
     let mut ifaces = IfaceMap::default();
     let mut xdp_ports = IfaceMap::default();
@@ -225,6 +224,7 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         graph,
         served,
         maps,
+        means,
         compile_thread,
         rows,
         held,
@@ -247,11 +247,20 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     Ok((node, engine))
 }
 
+/// Says so if messages cannot be passed on by `lo`.
+pub(super) fn say_of_lo() {
+    if Iface::by_name("lo").is_ok_and(|lo| !lo.up) {
+        say("lo is down: what the user tier passes to the host is lost; `ip link set lo up`");
+    }
+}
+
 /// An interface, and how it is to be taken.
 type Taken = (Iface, Choice);
 
 /// How a node is to take its interfaces.
 struct Rungs {
+    /// What this process can do.
+    means: Means,
     /// Where its programs run.
     hook: Hook,
     /// The interfaces of the configuration, and how each is to be taken.
@@ -267,7 +276,8 @@ fn take_as(config: &Config, probe: &Probe) -> Result<Rungs, RunError> {
     let found = config.ifaces.iter().map(|iface| making.find(config, iface));
     let found = found.collect::<Result<Vec<_>, _>>()?;
     let (found, made): (Vec<_>, Vec<_>) = found.into_iter().unzip();
-    let means = Means::of_node(probe, config);
+    let means = Means::of(probe);
+    let of_node = means.clone().of_node(config);
     // What is there and matches has a say, and is taken later.
     let listed = match config.patterns[..] {
         [] => Vec::new(),
@@ -286,18 +296,19 @@ fn take_as(config: &Config, probe: &Probe) -> Result<Rungs, RunError> {
     let patterns = config.patterns.iter();
     let patterns = patterns.map(|it| (it.attach, it.glob.text()));
     let unmatched: Vec<_> = patterns.filter(|(_, text)| !is_matched(text)).collect();
-    let (hook, choices) = choose_beside(&means, &asked.collect::<Vec<_>>(), &unmatched);
+    let (hook, choices) = choose_beside(&of_node, &asked.collect::<Vec<_>>(), &unmatched);
     let mut patterns = config.patterns.iter();
     let may_get_programs =
-        means.no_programs.is_none() && patterns.any(|it| it.attach != Attach::Packet);
+        of_node.no_programs.is_none() && patterns.any(|it| it.attach != Attach::Packet);
     let facts: Vec<_> = found.into_iter().zip(choices).collect();
     let mut programs = facts.iter().filter(|(_, to)| to.rung.has_programs());
-    match (programs.next(), means.no_programs) {
+    match (programs.next(), of_node.no_programs) {
         (Some((iface, _)), Some(because)) => Err(RunError::NoBpf {
             iface: iface.name.clone(),
             because,
         }),
         _ => Ok(Rungs {
+            means,
             hook,
             facts,
             made,
@@ -349,7 +360,7 @@ fn on_cpus(
 }
 
 /// Whether the driver would refuse programs that take frames in one buffer only.
-fn needs_frags(found: &Iface, rung: Rung) -> bool {
+pub(super) fn needs_frags(found: &Iface, rung: Rung) -> bool {
     rung == Rung::Native && found.mtu as usize > ONE_BUFFER_MTU
 }
 
@@ -365,22 +376,21 @@ fn node_maps(plan: &Plan, hook: Hook, frags: bool) -> Result<NodeMaps, RunError>
         source,
     };
     let cpus = possible_cpus().map_err(system)? as u32;
+    let map = |spec: &MapSpec| Map::create(spec).map(Arc::new).map_err(system);
     Ok(NodeMaps {
         hook,
         frags,
-        context: Map::create(&MapSpec::array(
+        context: map(&MapSpec::array(
             "ashway_context",
             context::BYTES as u32 * cpus,
             1,
-        ))
-        .map_err(system)?,
+        ))?,
         cpus,
-        counters: Map::create(&MapSpec::percpu_array(
+        counters: map(&MapSpec::percpu_array(
             "ashway_counters",
             count::KERNEL_BYTES as u32,
             plan.all_rows() as u32,
-        ))
-        .map_err(system)?,
+        ))?,
         wake: Arc::new(shared::bell("ashway_wake", 4096).map_err(system)?),
     })
 }

@@ -21,6 +21,7 @@ mod entry;
 mod error;
 mod faulty;
 mod frame_paths;
+mod hook_move;
 mod iface_set;
 mod ifaces;
 mod instances;
@@ -75,7 +76,7 @@ use ashway_ring::IngressDrop;
 
 use crate::compile::CompileThread;
 use crate::request::Refusal;
-use crate::rung::Rung;
+use crate::rung::{Means, Rung};
 use ashway_config::{Attach, Config, NodeGraph, Tier};
 use ashway_worker::bell::Bell;
 use ashway_worker::bindings::HandlerBinding;
@@ -166,6 +167,8 @@ pub struct Node {
     graph: NodeGraph,
     served: NodeServices,
     maps: Option<Arc<NodeMaps>>,
+    /// What it can do, its interfaces apart.
+    means: Means,
     compile_thread: CompileThread<operations::Job>,
     operations: Operations,
     rows: Arc<UserRows>,

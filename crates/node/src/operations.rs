@@ -260,6 +260,17 @@ impl Operations {
         steps.any(|step| matches!(step, Step::Observe(_)))
     }
 
+    /// One that makes programs for the hook at which the node's run now, if there is any. Those
+    /// of interfaces only begin anew.
+    pub(super) fn busy(&self) -> Option<String> {
+        let mut all = self.all.values();
+        let (operation, _) = all.find(|(_, step)| {
+            step.is_asked() && !matches!(step, Step::Entry(_) | Step::Exchange(_) | Step::Read(_))
+        })?;
+        let described = operation.describe();
+        Some(format!("`{}` of `{}`", described.does, described.about))
+    }
+
     /// Whether one waits for messages.
     pub(super) fn wait_for_messages(&self) -> bool {
         self.all.values().any(|(_, step)| step.waits_for_messages())

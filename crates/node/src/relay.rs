@@ -38,7 +38,7 @@ use crate::request::{Code, Refusal};
 use ashway_config::{NotBound, Tier};
 use ashway_worker::counters::Row;
 use ashway_worker::iface_map::IfaceMap;
-use ashway_worker::programs;
+use ashway_worker::programs::{self, NodeMaps};
 use ashway_worker::relays::{self, KEYS, MOST, Out, Relays};
 use ashway_worker::shadow::Compared;
 use ashway_worker::worker::command::{Command, Resource};
@@ -199,9 +199,18 @@ impl Node {
     /// Attaches the exit program where messages come in whose way out takes no
     /// redirect.
     pub(super) fn need_exits(&mut self, ends: &[usize]) -> Result<(), NotPromotable> {
-        if self.maps.as_ref().is_none_or(|maps| maps.hook == Hook::Tcx) {
-            return Ok(());
+        match self.maps.clone() {
+            Some(maps) if maps.hook == Hook::Xdp => self.attach_exits(&maps, ends),
+            _ => Ok(()),
         }
+    }
+
+    /// The same of programs that are, or are about to be, at XDP.
+    pub(super) fn attach_exits(
+        &mut self,
+        maps: &NodeMaps,
+        ends: &[usize],
+    ) -> Result<(), NotPromotable> {
         let is_exit = |iface: usize| {
             let xdp = self.ifaces[iface].xdp.as_ref();
             xdp.is_none_or(|xdp| xdp.reply == Reply::Exit)
@@ -209,10 +218,8 @@ impl Node {
         let comes_in = |iface: &&usize| ends.iter().any(|end| end != *iface && is_exit(*end));
         let ifaces: Vec<usize> = ends.iter().filter(comes_in).copied().collect();
         for iface in ifaces {
-            let (Some(maps), Some(xdp)) = (&self.maps, &mut self.ifaces[iface].xdp) else {
-                continue;
-            };
-            if xdp.exit_link.is_some() {
+            let xdp = self.ifaces[iface].xdp.as_ref();
+            if xdp.is_none_or(|xdp| xdp.exit_link.is_some()) {
                 continue;
             }
             let name = &self.ifaces[iface].name;

@@ -60,15 +60,7 @@ impl Ready {
                 },
             });
         }
-        let reply = if rung == Rung::Tcx {
-            Reply::Redirect
-        } else if !found.is_veth {
-            Reply::Transmit
-        } else if iface::veth_peer_takes_xdp_tx(found.ifindex).unwrap_or(false) {
-            Reply::Redirect
-        } else {
-            Reply::Exit
-        };
+        let reply = reply(found, rung);
         let exit_link = (reply == Reply::Exit).then(|| exit_link(maps, found));
         Ok(Self {
             reply,
@@ -89,13 +81,7 @@ impl Ready {
         found: &Iface,
         asked: Attach,
     ) -> Result<Entered, RunError> {
-        for owner in &self.before {
-            say(&format!(
-                "{}: {owner} is before ours: what it drops, sends on or ends with TCX_PASS (0), \
-                 ours does not see",
-                found.name
-            ));
-        }
+        say_before(found, &self.before);
         let tx = transmit_socket(found)?;
         let (link, rung) = attach(entry, found, self.rung, asked)?;
         let pass_by = pass_by(found, rung)?;
@@ -106,6 +92,30 @@ impl Ready {
             rung,
             port: XdpPort { tx, pass_by },
         })
+    }
+}
+
+/// How replies leave on this rung.
+pub(super) fn reply(found: &Iface, rung: Rung) -> Reply {
+    if rung == Rung::Tcx {
+        Reply::Redirect
+    } else if !found.is_veth {
+        Reply::Transmit
+    } else if iface::veth_peer_takes_xdp_tx(found.ifindex).unwrap_or(false) {
+        Reply::Redirect
+    } else {
+        Reply::Exit
+    }
+}
+
+/// Says whose programs see frames before ours does.
+pub(super) fn say_before(found: &Iface, before: &[Owner]) {
+    for owner in before {
+        say(&format!(
+            "{}: {owner} is before ours: what it drops, sends on or ends with TCX_PASS (0), ours \
+             does not see",
+            found.name
+        ));
     }
 }
 
@@ -141,7 +151,12 @@ pub(super) fn iface_facts(found: &Iface, shares: bool) -> IfaceFacts {
     }
 }
 
-fn attach(
+/// Attaches a program where an interface is to be taken; says where that was: `auto` steps down.
+///
+/// # Errors
+///
+/// What the kernel refused.
+pub(super) fn attach(
     entry: &Program,
     found: &Iface,
     rung: Rung,
@@ -193,7 +208,7 @@ fn transmit_socket(found: &Iface) -> Result<TxSocket, RunError> {
 }
 
 /// How the user tier gives messages back on this rung.
-fn pass_by(found: &Iface, rung: Rung) -> Result<PassBy, RunError> {
+pub(super) fn pass_by(found: &Iface, rung: Rung) -> Result<PassBy, RunError> {
     if rung != Rung::Native {
         return Passer::open(found.ifindex)
             .map(PassBy::Socket)

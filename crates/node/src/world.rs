@@ -172,7 +172,10 @@ impl World for Paths<'_> {
         }
         let mut handlers = self.handlers.iter();
         let handler = handlers.find(|handler| handler.shared.name == name)?;
-        Some(Arc::new(handler.clone()))
+        // Modules have no use for its program, which is of the present hook.
+        let mut handler = handler.clone();
+        handler.user_program = None;
+        Some(Arc::new(handler))
     }
 
     fn keeps_handler(&self, name: &str) -> bool {

@@ -11,7 +11,7 @@ use ashway_abi::{Leaf, context, leaf};
 use ashway_check::bpf::{Hook, Image, MapRef};
 use ashway_codegen::demux::compiled::{self, CELL_BYTES, Compiled, Entries, GONE};
 use ashway_codegen::instance::QueueSpec;
-use ashway_codegen::{demux, exit, forward};
+use ashway_codegen::{demux, exit, forward, moving};
 use ashway_demux::spare::{self, Spares, layout};
 use ashway_demux::{Key, Shape, ShapeId, Update};
 use ashway_kernel::{LoadError, Map, MapSpec, Program, shared};
@@ -27,13 +27,28 @@ pub struct NodeMaps {
     /// Whether they take frames in several buffers, under XDP.
     pub frags: bool,
     /// A context for each of [`Self::cpus`]. Not mapped by anybody.
-    pub context: Map,
+    pub context: Arc<Map>,
     /// Possible CPUs.
     pub cpus: u32,
     /// Counters, a row each.
-    pub counters: Map,
+    pub counters: Arc<Map>,
     /// Wakes the worker.
     pub wake: Arc<WakeBell>,
+}
+
+impl NodeMaps {
+    /// The same maps for programs that run elsewhere.
+    #[must_use]
+    pub fn at(&self, hook: Hook, frags: bool) -> Self {
+        Self {
+            hook,
+            frags,
+            context: Arc::clone(&self.context),
+            cpus: self.cpus,
+            counters: Arc::clone(&self.counters),
+            wake: Arc::clone(&self.wake),
+        }
+    }
 }
 
 /// The maps a program can name; those it does not name may be absent.
@@ -638,6 +653,40 @@ pub fn load_forward(
         (MapRef::Notes, Some(notes)) => notes,
         (other, _) => maps.fd(other),
     })
+}
+
+/// Loads what stands before an entry program while the node moves to the other hook: the program
+/// in the only slot of `entry` ([`moving`]). At XDP it marks frames, and has those itself that it
+/// cannot mark unless `tcx_is_there`.
+///
+/// # Errors
+///
+/// What the kernel said ([`LoadError`]).
+pub fn load_gate(
+    node: &NodeMaps,
+    mark: u32,
+    tcx_is_there: bool,
+    entry: &Map,
+) -> Result<Program, LoadError> {
+    let image = match node.hook {
+        Hook::Xdp => moving::mark(mark, tcx_is_there),
+        Hook::Tcx => moving::look(mark),
+    };
+    load_with("ashway_gate", &image, node, |_| entry.fd())
+}
+
+/// Loads an XDP program that passes everything on.
+///
+/// # Errors
+///
+/// What the kernel said ([`LoadError`]).
+pub fn load_pass(node: &NodeMaps) -> Result<Program, LoadError> {
+    let maps = Maps {
+        node,
+        trusted: None,
+        memory: None,
+    };
+    load("ashway_pass", &moving::pass(), &maps)
 }
 
 /// Loads the program that sends out what a redirect cannot, for a TCX ingress.

@@ -12,7 +12,7 @@ pub enum Act {
     Change,
     /// A handler's next version takes over, with its state.
     Swap,
-    /// A path changes its tier.
+    /// A path changes its tier, or an interface its hook.
     Move,
     /// A path is at other interfaces.
     Reach,
@@ -124,7 +124,7 @@ impl fmt::Display for Step {
             (What::Path, Act::Change) => {
                 "removed and created: in between its messages are the host's"
             }
-            (What::Path, Act::Move) => "nothing is lost",
+            (What::Path | What::Iface, Act::Move) => "nothing is lost",
             (What::Path, Act::Reach) => "it goes on, at other interfaces",
             (_, Act::Stay) => "it is in no file",
             _ => "",

@@ -118,6 +118,11 @@ fn each_change_of_a_file_is_a_step_or_a_mistake() {
         ("[iface.b]\n", "[iface.b]\n[iface.c]\n", &["create iface c"]),
         (
             "[iface.b]\n",
+            "[iface.b]\nattach = 'tcx'\n",
+            &["move iface b attach"],
+        ),
+        (
+            "[iface.b]\n",
             "[iface.b]\nmode = 'packet'\n",
             &["2: interface `b` has `attach = \"auto\"`, not \"packet\""],
         ),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ashway_handler::{Engine, Param};
 
 use super::super::Node;
+use super::super::hook_move::{HookJob, HookSet, NotLoaded};
 use super::super::swap::{Candidate, InKernel};
 use super::words::{refused, said};
 use crate::compile::Job;
@@ -38,6 +39,8 @@ pub(crate) struct Order {
     programs: Vec<(Arc<PathConfig>, Option<Arc<Instance>>)>,
     /// The parameters of handlers that stay.
     inherited: BTreeMap<String, BTreeMap<String, Param>>,
+    /// The node's programs for another hook.
+    pub(super) hook: Option<HookJob>,
     engine: Engine,
     maps: Option<Arc<NodeMaps>>,
     arena: bool,
@@ -49,6 +52,7 @@ pub(crate) struct Compiled {
     pub(super) fresh: BTreeMap<String, Result<(InstancePlan, NewInstance), InstanceError>>,
     pub(super) swaps: BTreeMap<String, Result<Candidate, InstanceError>>,
     pub(super) programs: BTreeMap<String, Result<Promoted, NotPromoted>>,
+    pub(super) hook: Option<Result<Vec<HookSet>, NotLoaded>>,
 }
 
 impl Node {
@@ -89,6 +93,7 @@ impl Node {
             inherited: handlers
                 .map(|handler| (handler.name.clone(), handler.params.clone()))
                 .collect(),
+            hook: None,
             engine: engine.clone(),
             maps: self.maps.clone(),
             arena: self.arena,
@@ -102,7 +107,10 @@ impl Job for Order {
     /// Compiles all of it; what fails is said with its name.
     fn run(self) -> Compiled {
         let (engine, maps, arena) = (&self.engine, self.maps.as_deref(), self.arena);
-        let mut compiled = Compiled::default();
+        let mut compiled = Compiled {
+            hook: self.hook.map(Job::run),
+            ..Compiled::default()
+        };
         let mut version = None;
         for (handler, plan) in self.fresh {
             let made = Version::shared(&mut version, &handler, engine).and_then(|version| {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::Node;
+use super::super::hook_move::{HookMove, HookSet};
 use super::super::iface_set::Coming;
 use super::super::swap::{self, Candidate};
 use super::super::world::Changed;
@@ -28,6 +29,8 @@ pub(super) struct Tried {
     /// The graph that follows.
     pub(super) graph: NodeGraph,
     pub(super) difference: Difference,
+    /// How interfaces move to another hook, and the programs for it.
+    pub(super) hook: Option<(HookMove, Vec<HookSet>)>,
     /// Interfaces that come.
     pub(super) coming: Vec<Coming>,
     /// Handlers that come.
@@ -48,6 +51,7 @@ impl Node {
         &mut self,
         next: Config,
         mut difference: Difference,
+        moving: Result<Option<HookMove>, Mistake>,
         compiled: Compiled,
     ) -> Result<Tried, Refusal> {
         let mut mistakes = std::mem::take(&mut difference.mistakes);
@@ -55,7 +59,23 @@ impl Node {
             fresh,
             swaps,
             mut programs,
+            hook,
         } = compiled;
+        let hook = match (moving, hook.transpose()) {
+            (Ok(Some(moving)), Ok(sets)) => {
+                self.describe_move(&moving, &mut difference);
+                Some((moving, sets.unwrap_or_default()))
+            }
+            (Ok(Some(moving)), Err(not_loaded)) => {
+                mistakes.push(not_loaded.at(&moving));
+                None
+            }
+            (Ok(None), _) => None,
+            (Err(mistake), _) => {
+                mistakes.push(mistake);
+                None
+            }
+        };
         let swaps = self.try_swaps(&next, swaps, &mut mistakes);
         let mut changed = Changed {
             anew: difference.names(What::Handler, &[Act::Change]),
@@ -95,6 +115,7 @@ impl Node {
         }
         match graph {
             Some(graph) if mistakes.is_empty() => Ok(Tried {
+                hook,
                 coming: coming.unwrap_or_default(),
                 next,
                 graph,

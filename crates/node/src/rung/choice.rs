@@ -40,8 +40,8 @@ impl Means {
 
     /// What a node with this configuration can do.
     #[must_use]
-    pub fn of_node(probe: &Probe, config: &Config) -> Self {
-        let mut means = Self::of(probe);
+    pub fn of_node(self, config: &Config) -> Self {
+        let mut means = self;
         let mut handlers = config.handlers.iter();
         let array = handlers.find(|handler| handler.memory == MemoryMode::Array);
         means.no_tcx = means.no_tcx.or_else(|| {

@@ -25,7 +25,7 @@ use crate::rows::CounterRow;
 use crate::run_instance::{HandlerPath, RunInstance};
 use crate::snapshot::PathSnapshot;
 use crate::swap::ActivateVersion;
-use crate::xdp_port::XdpPort;
+use crate::xdp_port::{PassBy, XdpPort};
 
 /// A change of what the worker works on, or a question: ids and numbers, so that it can be
 /// written down and sent to another process.
@@ -78,6 +78,8 @@ pub enum Resource {
     Recording(Arc<Mutex<Recording>>),
     /// The way out of an interface with XDP, in the place of the one that it had.
     XdpPort(usize, Box<XdpPort>),
+    /// How messages are passed on to the host by that interface from now on.
+    PassBy(usize, PassBy),
     /// The way in and out of one without a kernel tier.
     FramePort(Box<FramePort>),
     /// An observer, who is told what happens.
@@ -196,6 +198,11 @@ impl Work {
             Resource::Relays(relays) => self.paths.set_relays(relays),
             Resource::Recording(recording) => self.paths.record(&recording),
             Resource::XdpPort(iface, port) => drop(self.xdp_ports.insert(iface, *port)),
+            Resource::PassBy(iface, pass_by) => {
+                if let Some(port) = self.xdp_ports.get_mut(iface) {
+                    port.pass_by = pass_by;
+                }
+            }
             Resource::FramePort(port) => self.frame_ports.push(*port),
             Resource::Observer(observer) => trace::set(Some(observer)),
             Resource::Version(next) => return Answer::VersionActivated(next.run()),

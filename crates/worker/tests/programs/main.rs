@@ -56,17 +56,17 @@ struct Bench {
 
 fn node_maps() -> NodeMaps {
     let cpus = ashway_kernel::maps::possible_cpus().unwrap() as u32;
+    let map = |spec: &MapSpec| Arc::new(Map::create(spec).unwrap());
     NodeMaps {
         frags: false,
         hook: Hook::Xdp,
-        context: Map::create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1)).unwrap(),
+        context: map(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1)),
         cpus,
-        counters: Map::create(&MapSpec::percpu_array(
+        counters: map(&MapSpec::percpu_array(
             "rows",
             count::KERNEL_BYTES as u32,
             4,
-        ))
-        .unwrap(),
+        )),
         wake: Arc::new(shared::bell("wake", 4096).unwrap()),
     }
 }

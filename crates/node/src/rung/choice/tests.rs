@@ -207,7 +207,7 @@ fn no_tcx(text: &str) -> Option<String> {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/test.toml");
     let file = std::path::Path::new(file);
     let config = ashway_config::parse(file, text.as_bytes()).expect("it is right");
-    Means::of_node(&able, &config).no_tcx
+    Means::of(&able).of_node(&config).no_tcx
 }
 
 #[test]
