@@ -8,7 +8,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ashway_netns::node::{Config, at_rest, entry, index, ip, run, text, until};
+use ashway_kernel::{Attached, Mode};
+use ashway_netns::node::{Config, at_rest, entry, index, ip, run, stranger, text, until};
 use ashway_netns::traffic::{Ledger, Over, settle};
 use ashway_rig::namespace::Namespace;
 use ashway_rig::{B4, Node, Rig, RigOptions, UdpClient, skip_unless_root};
@@ -280,6 +281,12 @@ fn queues_may_become_more_and_fewer() {
             queues: 4,
             ..RigOptions::default()
         };
+        // Native XDP is where a driver takes its queues down and up with its program.
+        let changes = if mode == "native" {
+            CHANGES[0]
+        } else {
+            changes(mode)
+        };
         let rig = Rig::new(&format!("queues-{mode}-{tier}"), options).unwrap();
         let config = Config::on_b0(mode).handler("counter").unwrap();
         let node = rig
@@ -288,7 +295,7 @@ fn queues_may_become_more_and_fewer() {
             .unwrap();
         let clients: Vec<_> = (0..8).map(|_| rig.client_a(7777).unwrap()).collect();
         let mut asked = 0;
-        for change in 0..changes(mode) {
+        for change in 0..changes {
             let queues = [1, 3, 2, 4][change as usize % 4];
             // Under XDP b0 takes no fewer than a0 sends by.
             let in_a = (rig.command_a("ethtool"), "a0", "tx");
@@ -309,7 +316,7 @@ fn queues_may_become_more_and_fewer() {
         }
         until("the node has seen them", || {
             let status = node.status().unwrap();
-            let last = [1, 3, 2, 4][(changes(mode) as usize - 1) % 4];
+            let last = [1, 3, 2, 4][(changes as usize - 1) % 4];
             (status["interfaces"][0]["rx_queues"] == last).then_some(())
         });
         let asked = u64::from(asked);
@@ -397,6 +404,106 @@ fn an_interface_with_another_name_is_left_until_it_has_its_own_again() {
         let said = "interface `b1` is called `other` now";
         let output = node.output();
         assert_eq!(output.matches(said).count(), 3, "{place}: {output}");
+        node.stop().unwrap();
+    }
+}
+
+/// Under its name there can be an interface of another kind. What takes programs only in its
+/// driver is left, with a line, and taken when it is a veth again.
+#[test]
+fn an_interface_that_becomes_another_kind_is_taken_as_what_it_is() {
+    if skip_unless_root() {
+        return;
+    }
+    for (mode, tier) in [("auto", "kernel"), ("auto", "user"), ("native", "kernel")] {
+        let place = format!("{mode}, {tier}");
+        let rig = Rig::new(&format!("kind-{mode}-{tier}"), RigOptions::default()).unwrap();
+        add_wire(&rig);
+        let config = Config::on_b0(mode).iface("b1", mode);
+        let config = config.handler("counter").unwrap();
+        let config = config.path_on("['b0', 'b1']", "counter", 7777, tier);
+        let node = rig.node(config).start().unwrap();
+        let first = mode_of(&node.status().unwrap(), "b1");
+        assert_eq!(far(&rig, 7777).ask_number(1).unwrap(), 1, "{place}");
+        ip(rig.command_b("ip"), "link del b1");
+        node.wait_for_line(|line| line == "interface `b1` is gone")
+            .unwrap();
+        // A bridge, with the wire behind it.
+        let b = rig.b().name();
+        let add = format!("link add a1 type veth peer name p1 netns {b}");
+        ip(rig.command_a("ip"), &add);
+        for line in ["addr add 10.8.0.1/24 dev a1", "link set a1 up"] {
+            ip(rig.command_a("ip"), line);
+        }
+        for line in [
+            "link add b1 address 02:00:00:00:00:2b type bridge",
+            "link set p1 master b1",
+            "link set p1 up",
+            "addr add 10.8.0.2/24 dev b1",
+            "link set b1 up",
+        ] {
+            ip(rig.command_b("ip"), line);
+        }
+        let near = rig.client_a(7777).unwrap();
+        let mut asked = 1;
+        if mode == "auto" {
+            until("the node has the bridge", || {
+                (mode_of(&node.status().unwrap(), "b1") == first).then_some(())
+            });
+            asked += 1;
+            assert_eq!(far(&rig, 7777).ask_number(1).unwrap(), asked, "{place}");
+        } else {
+            let left = "interface `b1` is not taken again: ";
+            let line = node.wait_for_line(|line| line.starts_with(left)).unwrap();
+            assert!(line.contains("does not take the program"), "{line}");
+            let status = node.status().unwrap();
+            assert_eq!(mode_of(&status, "b1"), "gone", "{place}");
+        }
+        asked += 1;
+        assert_eq!(near.ask_number(1).unwrap(), asked, "{place}: the other one");
+        ip(rig.command_b("ip"), "link del b1");
+        ip(rig.command_b("ip"), "link del p1");
+        add_wire(&rig);
+        until("the node has the wire again", || {
+            (mode_of(&node.status().unwrap(), "b1") == first).then_some(())
+        });
+        asked += 1;
+        assert_eq!(far(&rig, 7777).ask_number(1).unwrap(), asked, "{place}");
+        let asked = u64::from(asked);
+        settle(&node, "counter", asked).assert_fates(&[("answered", asked)], &place);
+        node.stop().unwrap();
+    }
+}
+
+/// At TCX there is room for somebody's XDP program before ours: what that passes we have, what it
+/// drops we have not, and the operator can see who it is.
+#[test]
+fn a_foreign_xdp_program_before_us_at_tcx_is_named() {
+    if skip_unless_root() {
+        return;
+    }
+    for tier in ["kernel", "user"] {
+        let rig = Rig::new(&format!("foreign-{tier}"), RigOptions::default()).unwrap();
+        let config = Config::on_b0("tcx").handler("counter").unwrap();
+        let config = config.path("counter", 7777, tier);
+        let node = rig.node(config).start().unwrap();
+        let client = rig.client_a(7777).unwrap();
+        assert_eq!(client.ask_number(1).unwrap(), 1);
+        let b0 = index(&rig, "b0");
+        let passes = stranger();
+        let mut asked = 1;
+        for mode in [Mode::Native, Mode::Generic] {
+            let theirs = rig.in_b(|| Attached::xdp(&passes, b0, mode)).unwrap();
+            asked += 1;
+            assert_eq!(client.ask_number(1).unwrap(), asked, "{tier}: {mode:?}");
+            let doctor = run(rig.ashway_b().unwrap().args(["doctor", "b0"]));
+            assert!(text(&doctor).contains("stranger"), "{}", text(&doctor));
+            drop(theirs);
+            asked += 1;
+            assert_eq!(client.ask_number(1).unwrap(), asked, "{tier}: {mode:?}");
+        }
+        let asked = u64::from(asked);
+        settle(&node, "counter", asked).assert_fates(&[("answered", asked)], &tier);
         node.stop().unwrap();
     }
 }

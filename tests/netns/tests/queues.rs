@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
-use ashway_netns::node::{at_rest, entry, ip, run, shift, text, until};
+use ashway_netns::node::{at_rest, entry, ip, proc_status, run, shift, text, until};
 use ashway_netns::traffic::{
     Ledger, PLACES, Place, TIERS, assert_no_increment_lost, by_queue, client_of_queue, path,
     settle, stream, two_queues,
@@ -245,6 +245,37 @@ fn more_queues_than_rings_are_served() {
         let came = by_queue(&rig).into_iter().zip(before);
         let came = came.filter(|(now, before)| now > before);
         assert!(came.count() > 64, "flows come by many queues");
+        node.stop().unwrap();
+    }
+}
+
+/// A card of 128 queues, in both tiers, under XDP and at TCX.
+#[test]
+fn a_hundred_and_twenty_eight_queues_are_served() {
+    if skip_unless_root() {
+        return;
+    }
+    let options = RigOptions {
+        queues: 128,
+        ..RigOptions::default()
+    };
+    let rig = Rig::new("queues-128", options).unwrap();
+    for place in [TIERS[0], PLACES[5]] {
+        let node = node(&rig, place, "counter");
+        let status = node.status().unwrap();
+        assert_eq!(status["interfaces"][0]["rx_queues"], 128, "{place}");
+        let clients = clients(&rig, 400);
+        let before = by_queue(&rig);
+        assert_answered_in_both_tiers(&node, &clients, 5, &place.to_string());
+        let came = by_queue(&rig).into_iter().zip(before);
+        let came = came.filter(|(now, before)| now > before).count();
+        // At TCX a veth without XDP does not count by queue.
+        assert!(
+            came > 100 || place.mode == "tcx",
+            "{place}: by {came} queues"
+        );
+        let held = proc_status(node.id(), "VmRSS");
+        println!("{place}: {held} resident");
         node.stop().unwrap();
     }
 }
