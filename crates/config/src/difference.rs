@@ -205,9 +205,10 @@ impl Difference {
                 None => self.step(Act::Create, What::Iface, text, pattern.line, Vec::new()),
                 Some(known) if known.attach != pattern.attach => {
                     let keys = vec!["attach"];
-                    let act = match moves(known.attach, pattern.attach) {
-                        true => Act::Move,
-                        false => Act::Change,
+                    let act = if moves(known.attach, pattern.attach) {
+                        Act::Move
+                    } else {
+                        Act::Change
                     };
                     self.step(act, What::Iface, text, pattern.line, keys);
                 }

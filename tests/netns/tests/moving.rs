@@ -184,7 +184,9 @@ fn moves(rig: &Rig, node: &Node, rounds: u32) -> u32 {
                 .collect();
             until("every path answers", || {
                 assert!(
-                    !asking.iter().any(|it| it.is_finished()),
+                    !asking
+                        .iter()
+                        .any(std::thread::ScopedJoinHandle::is_finished),
                     "{}",
                     node.output()
                 );
@@ -358,13 +360,11 @@ fn a_move_that_cannot_be_is_refused_and_nothing_has_changed() {
     .unwrap();
     until("the trace runs", || {
         let refused = ask(&node, "apply", &config("tcx")).err();
-        match refused {
-            Some(refused) => said(&refused).contains("end `ashway trace`").then_some(()),
-            None => {
-                ask(&node, "apply", &config("xdp")).unwrap();
-                None
-            }
+        if let Some(refused) = refused {
+            return said(&refused).contains("end `ashway trace`").then_some(());
         }
+        ask(&node, "apply", &config("xdp")).unwrap();
+        None
     });
     trace.signal(ashway_rig::Signal::INT).unwrap();
     trace.wait(Duration::from_secs(20)).unwrap();

@@ -20,6 +20,7 @@ use ashway_worker::worker::command::{Command, Resource};
 use rustix::thread::{MembarrierCommand, membarrier};
 
 use super::super::entry::NextProgram;
+use super::super::relay::NodeRelays;
 use super::super::{Node, RunError, XdpSide, build, dispatch, program_array, say, take};
 use super::{HookMove, HookSet, Shift};
 use crate::request::Refusal;
@@ -89,18 +90,18 @@ impl Node {
         match (is_xdp, hook, sets.next()) {
             (_, _, None) => {}
             (true, Hook::Tcx, Some(set)) => {
-                self.to_tcx(&shifts, &set)?;
+                self.move_to_tcx(&shifts, &set)?;
                 self.adopt(set);
             }
             (false, _, Some(set)) => {
                 let now = self.maps.clone().expect("it has programs");
-                self.to_xdp(&shifts, &now, Some(&set))?;
+                self.move_to_xdp(&shifts, &now, Some(&set))?;
                 self.adopt(set);
             }
             (true, Hook::Xdp, Some(by_way)) => {
                 let set = sets.next();
-                self.to_tcx(&shifts, &by_way)?;
-                if let Err(refusal) = self.to_xdp(&shifts, &by_way.maps, set.as_ref()) {
+                self.move_to_tcx(&shifts, &by_way)?;
+                if let Err(refusal) = self.move_to_xdp(&shifts, &by_way.maps, set.as_ref()) {
                     return Err(self.back(shifts, &from, &by_way, refusal));
                 }
                 if let Some(set) = set {
@@ -114,9 +115,10 @@ impl Node {
         for (shift, from) in shifts.into_iter().zip(from) {
             let iface = &mut self.ifaces[shift.number];
             let to = iface.rung;
-            iface.because = match to == shift.to.rung {
-                true => shift.to.because,
-                false => Some("its driver does not take the program".to_owned()),
+            iface.because = if to == shift.to.rung {
+                shift.to.because
+            } else {
+                Some("its driver does not take the program".to_owned())
             };
             let (name, was, is) = (&iface.name, from.name(), to.name());
             say(&format!("interface `{name}` has moved from {was} to {is}"));
@@ -183,13 +185,13 @@ impl Node {
                 ..shift
             })
             .collect();
-        if let Err(stays) = self.to_xdp(&shifts, &by_way.maps, None) {
+        if let Err(stays) = self.move_to_xdp(&shifts, &by_way.maps, None) {
             let too = format!(
                 "; nor back, so that interfaces stay at TCX: {}",
                 stays.message
             );
             refusal.message.push_str(&too);
-            refusal.hint = "messages are worked on; start the node anew".to_owned();
+            "messages are worked on; start the node anew".clone_into(&mut refusal.hint);
         }
         refusal
     }
@@ -309,7 +311,7 @@ impl Node {
         }
     }
 
-    fn to_tcx(&mut self, shifts: &[Shift], set: &HookSet) -> Result<(), Refusal> {
+    fn move_to_tcx(&mut self, shifts: &[Shift], set: &HookSet) -> Result<(), Refusal> {
         let now = self.maps.clone().expect("it has programs");
         let nexts = self.next_sides(shifts, &now, &set.maps, Some(set))?;
         for shift in shifts {
@@ -359,7 +361,7 @@ impl Node {
     }
 
     /// The same to XDP, with the programs of a set, or with those that the node has.
-    fn to_xdp(
+    fn move_to_xdp(
         &mut self,
         shifts: &[Shift],
         now: &NodeMaps,
@@ -441,7 +443,7 @@ impl Node {
     /// Has relays leave by interfaces that are about to be at XDP, or have left it.
     fn ways_by(&mut self, shifts: &[Shift], maps: &NodeMaps) {
         if maps.hook == Hook::Xdp {
-            let relays = self.relays.iter().flat_map(|relays| relays.numbers());
+            let relays = self.relays.iter().flat_map(NodeRelays::numbers);
             let ends = relays.filter_map(|(id, _)| {
                 let ends = self.paths.at(id)?.frames()?.ends();
                 Some(ends.map(|end| end.iface()).collect::<Vec<usize>>())
@@ -470,12 +472,9 @@ impl Node {
     ) -> (Option<XdpSide>, [Gate; 2]) {
         let iface = &mut self.ifaces[next.number];
         iface.rung = rung;
-        let exit_link = match (rung, &mut iface.xdp) {
-            (Rung::Tcx, _) => None,
-            // Relays may have asked for it, too.
-            (_, Some(xdp)) => xdp.exit_link.take(),
-            (_, None) => None,
-        };
+        // Relays may have asked for it, too.
+        let at_xdp = iface.xdp.as_mut().filter(|_| rung != Rung::Tcx);
+        let exit_link = at_xdp.and_then(|xdp| xdp.exit_link.take());
         let left = iface.xdp.replace(XdpSide {
             link,
             exit_link,
