@@ -24,7 +24,7 @@ use super::operation::Report;
 use super::operations::Operations;
 use super::own::{self, Made};
 use super::path_registry::PathRegistry;
-use super::take::iface_facts;
+use super::take::{iface_facts, needs_frags, say_of_lo};
 use super::taken::{self, Common};
 use super::world::{self, Link, NodeServices};
 use super::{Node, NodeIface, Owners, RunError, dispatch, patterns, say};
@@ -247,13 +247,6 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     Ok((node, engine))
 }
 
-/// Says so if messages cannot be passed on by `lo`.
-pub(super) fn say_of_lo() {
-    if Iface::by_name("lo").is_ok_and(|lo| !lo.up) {
-        say("lo is down: what the user tier passes to the host is lost; `ip link set lo up`");
-    }
-}
-
 /// An interface, and how it is to be taken.
 type Taken = (Iface, Choice);
 
@@ -358,17 +351,6 @@ fn on_cpus(
         }
     }
 }
-
-/// Whether the driver would refuse programs that take frames in one buffer only.
-pub(super) fn needs_frags(found: &Iface, rung: Rung) -> bool {
-    rung == Rung::Native && found.mtu as usize > ONE_BUFFER_MTU
-}
-
-/// The largest MTU with which a frame fits one buffer: a page without the headroom of 256 bytes,
-/// an Ethernet header, and 320 bytes that the kernel has behind it (`veth_xdp_set` of Linux
-/// 6.18; other drivers are like it). Below it programs are of the other kind, as then a veth's
-/// peer cuts what it sends by itself.
-const ONE_BUFFER_MTU: usize = 4096 - 256 - 14 - 320;
 
 fn node_maps(plan: &Plan, hook: Hook, frags: bool) -> Result<NodeMaps, RunError> {
     let system = |source| RunError::System {

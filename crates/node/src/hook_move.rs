@@ -13,7 +13,7 @@ use ashway_config::{Act, Attach, Config, Difference, Mistake, What};
 use ashway_kernel::Iface;
 use ashway_memory::MemoryKind;
 
-use super::build::needs_frags;
+use super::take::needs_frags;
 use super::{Node, NodeIface};
 use crate::rung::{Choice, Rung, choose_beside};
 

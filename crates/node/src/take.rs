@@ -207,6 +207,24 @@ fn transmit_socket(found: &Iface) -> Result<TxSocket, RunError> {
     }
 }
 
+/// Says so if messages cannot be passed on by `lo`.
+pub(super) fn say_of_lo() {
+    if Iface::by_name("lo").is_ok_and(|lo| !lo.up) {
+        say("lo is down: what the user tier passes to the host is lost; `ip link set lo up`");
+    }
+}
+
+/// Whether the driver would refuse programs that take frames in one buffer only.
+pub(super) fn needs_frags(found: &Iface, rung: Rung) -> bool {
+    rung == Rung::Native && found.mtu as usize > ONE_BUFFER_MTU
+}
+
+/// The largest MTU with which a frame fits one buffer: a page without the headroom of 256 bytes,
+/// an Ethernet header, and 320 bytes that the kernel has behind it (`veth_xdp_set` of Linux
+/// 6.18; other drivers are like it). Below it programs are of the other kind, as then a veth's
+/// peer cuts what it sends by itself.
+const ONE_BUFFER_MTU: usize = 4096 - 256 - 14 - 320;
+
 /// How the user tier gives messages back on this rung.
 pub(super) fn pass_by(found: &Iface, rung: Rung) -> Result<PassBy, RunError> {
     if rung != Rung::Native {

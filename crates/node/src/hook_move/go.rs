@@ -21,7 +21,7 @@ use rustix::thread::{MembarrierCommand, membarrier};
 
 use super::super::entry::NextProgram;
 use super::super::relay::NodeRelays;
-use super::super::{Node, RunError, XdpSide, build, dispatch, program_array, say, take};
+use super::super::{Node, RunError, XdpSide, dispatch, program_array, say, take};
 use super::{HookMove, HookSet, Shift};
 use crate::request::Refusal;
 use crate::rung::{Choice, Rung, cost};
@@ -128,7 +128,7 @@ impl Node {
             self.move_lost(hook);
         }
         if hook == Hook::Tcx {
-            build::say_of_lo();
+            take::say_of_lo();
         }
         self.names_changed();
         Ok(())
