@@ -203,6 +203,7 @@ impl Kernel {
                 paths: KEY + 1,
                 rings: 1,
                 slot_bytes: 2048,
+                locks: 0,
             },
             packet: Packet::Pointers,
             order_scope: OrderScope::Path { relays: KEY + 1 },

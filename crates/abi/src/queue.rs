@@ -5,8 +5,8 @@
 //! | trusted words   |              | blocks          |
 //! ```
 //!
-//! * **[trusted words](crate::trusted)**: the rings, the words of each path, and the buckets of
-//!   flows.
+//! * **[trusted words](crate::trusted)**: the rings, the words of each path, the buckets of
+//!   flows, and, of a handler that runs on several CPUs at once, a lock for each CPU.
 //! * **pool**: blocks that frames lie in, each slot of a ring has one, and there are some more.
 //!
 //! Only programs and the daemon map it. A handler's queue has the handler's own words, too:
@@ -27,6 +27,9 @@ pub struct QueueLayout {
     pub rings: usize,
     /// Room for one payload; a power of two.
     pub slot_bytes: usize,
+    /// Locks of the handler: 0 where it has the one among its [words](crate::trusted::LOCK), else
+    /// one for each possible CPU.
+    pub locks: usize,
 }
 
 impl QueueLayout {
@@ -42,13 +45,19 @@ impl QueueLayout {
         trusted::flows_at(self.paths, self.rings) + bucket * size_of::<u32>()
     }
 
+    /// Offset of the [lock of a CPU](trusted::LOCK_STRIDE), where there is one for each.
+    #[must_use]
+    pub const fn cpu_lock(&self, cpu: usize) -> usize {
+        self.flow_word(flow::BUCKETS).next_multiple_of(64) + cpu * trusted::LOCK_STRIDE
+    }
+
     /// Offset of the pool: the blocks that frames lie in,
     /// [`block_bytes`](Self::block_bytes) apart, each with [`HEADROOM_BYTES`] in front of its
     /// frame.
     #[must_use]
     pub const fn pool_offset(&self) -> usize {
         // It is mapped once more, by itself.
-        self.flow_word(flow::BUCKETS).next_multiple_of(PAGE_BYTES)
+        self.cpu_lock(self.locks).next_multiple_of(PAGE_BYTES)
     }
 
     /// Bytes of a frame that a slot's block holds: any frame whose payload fits a slot. A

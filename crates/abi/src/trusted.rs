@@ -28,6 +28,13 @@ pub const IN_KERNEL: u32 = 3;
 /// the worker tried. Programs leave the lock alone until the worker has had it: they take it by
 /// an exchange of both words at once, from 0 to [`IN_KERNEL`]. Written by the worker.
 pub const WANTED: usize = 4;
+
+/// Distance of two locks of a handler that runs on several CPUs at once: it has one for each CPU
+/// ([`QueueLayout::cpu_lock`](crate::QueueLayout::cpu_lock)), with the words [`LOCK`] and [`WANTED`]
+/// from there on, and leaves those above alone. An activation in the kernel tier takes that of its
+/// own CPU. The worker runs the handler without any, and takes all of them for what nobody may
+/// run it meanwhile. A cache line, which is that CPU's until the worker wants it.
+pub const LOCK_STRIDE: usize = 64;
 /// `u32`: 1 while the worker does not look at the instance, because it sleeps or because the
 /// instance has had nothing for a while, and wants the wake ring to be rung.
 pub const NEED_WAKE: usize = 64;
@@ -49,8 +56,13 @@ pub const FAULT_ROW: usize = 140;
 /// `u32`: the version of the handler that it happened to, as the daemon counts them.
 pub const FAULT_VERSION: usize = 144;
 /// `u32`: 1 if the next message that stops the handler in the kernel tier is to be
-/// [held](HELD). Set by the daemon, taken away by the program that keeps one.
+/// [held](HELD). Set by the daemon, taken away by the program that keeps one. Where a handler runs on
+/// several CPUs at once, whoever makes it [`FAULT_WRITTEN`] from 1 may write the words above and
+/// [what is kept](fault_at); others count their fault, and write nothing.
 pub const FAULT_WANTED: usize = 148;
+
+/// [`FAULT_WANTED`] while one of several CPUs, or the worker, writes the words of its fault.
+pub const FAULT_WRITTEN: u32 = 2;
 /// `u32`: the version that runs. Written by the worker, under the lock.
 pub const VERSION: usize = 152;
 /// `u32`: 1 once a program has put a message into the endpoint whose reader sleeps:

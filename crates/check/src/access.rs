@@ -47,6 +47,8 @@ impl Step<'_> {
                 };
                 let aligned = access != Access::Atomic || zeros >= bytes.trailing_zeros();
                 let inside = room.start <= touched.start && touched.end <= room.end && aligned;
+                let locked = region == Region::Trusted && access != Access::Read;
+                let inside = inside && !(locked && self.touches_lock(&touched));
                 match region {
                     Region::Context => (inside || bug::is(Bug::CheckNoContext), Rule::Context),
                     _ => (inside, Rule::Access),
@@ -125,6 +127,11 @@ impl Step<'_> {
             _ if bug::is(Bug::CheckPointerLeak) => Num::any(true),
             _ => return Err(Rule::Pointer),
         };
+        if let Value::In(Region::Trusted, at) = pointer
+            && self.is_own_lock(at)
+        {
+            return self.free_lock(size, num);
+        }
         if let Value::In(region, at) = pointer
             && let Some(at) = at.only()
         {
@@ -154,12 +161,8 @@ impl Step<'_> {
     }
 
     fn store_trusted(&mut self, at: usize, size: Size, num: Num) -> Checked {
-        const HELD: u64 = trusted::HELD as u64;
         match (at, num.constant()) {
-            // Freed, or the worker's, who frees it.
-            (trusted::LOCK, Some(0 | HELD)) if size == Size::W && self.state.has(fact::LOCKED) => {
-                self.state.set(fact::LOCKED | fact::MAY_BE_LOCKED, false);
-            }
+            (trusted::LOCK, _) if self.locks() == 0 => return self.free_lock(size, num),
             (trusted::LOCK, _) => return Err(Rule::Lock),
             (
                 trusted::FAULT_CAUSE
@@ -168,10 +171,56 @@ impl Step<'_> {
                 | trusted::FAULT_VERSION,
                 _,
             ) if size == Size::W => {}
-            (trusted::PATHS.., _) if is_of_share(at, size) && self.state.has(fact::LOCKED) => {}
+            (trusted::PATHS.., _) if is_of_share(at, size) && self.has_whole_lock() => {}
             _ => return Err(Rule::Access),
         }
         Ok(())
+    }
+
+    /// The lock that was taken is free, or the worker's, who frees it.
+    fn free_lock(&mut self, size: Size, num: Num) -> Checked {
+        const HELD: u64 = trusted::HELD as u64;
+        let freed = matches!(num.constant(), Some(0 | HELD)) && size == Size::W;
+        if !freed || !self.state.has(fact::LOCKED) {
+            return Err(Rule::Lock);
+        }
+        self.state.set(fact::LOCKED | fact::MAY_BE_LOCKED, false);
+        Ok(())
+    }
+
+    /// Whether no other CPU runs the handler.
+    fn has_whole_lock(&self) -> bool {
+        self.state.has(fact::LOCKED) && self.locks() == 0
+    }
+
+    /// Locks of the handler beside the one for all CPUs.
+    pub(super) fn locks(&self) -> u64 {
+        match self.shape.around {
+            Around::Instance(queue) => queue.locks as u64,
+            Around::Stub => 0,
+        }
+    }
+
+    /// Where the first of them is.
+    pub(super) fn first_lock(&self) -> u64 {
+        match self.shape.around {
+            Around::Instance(queue) => queue.cpu_lock(0) as u64,
+            Around::Stub => u64::MAX,
+        }
+    }
+
+    /// Whether the lock of the CPU that runs is there: not where it is taken off the beginning.
+    fn is_own_lock(&self, at: Num) -> bool {
+        at.tag == Tag::OwnLock && at.min >= self.first_lock()
+    }
+
+    /// Whether some of these bytes of the trusted words are of a CPU's lock.
+    fn touches_lock(&self, touched: &Range<u128>) -> bool {
+        let Around::Instance(queue) = self.shape.around else {
+            return false;
+        };
+        let locks = queue.cpu_lock(0) as u128..queue.cpu_lock(queue.locks) as u128;
+        touched.start < locks.end && locks.start < touched.end
     }
 
     /// A store to the words of one of several paths. What is known of the place is the
@@ -184,7 +233,7 @@ impl Step<'_> {
         let good = [first, last].iter().all(|at| paths.contains(at))
             && (last - first).is_multiple_of(trusted::PATH_STRIDE)
             && is_of_share(first, size)
-            && self.state.has(fact::LOCKED);
+            && self.has_whole_lock();
         good.then_some(()).ok_or(Rule::Access)
     }
 
@@ -198,7 +247,11 @@ impl Step<'_> {
         // and Linux 6.18 does not clear that for an arena.
         let upper = what == COMPARE_EXCHANGE && self.number(0)?.max > u32::MAX.into();
         let mut old = Num::any(wide || upper);
-        if pointer == Value::begin(Region::Trusted) && what == COMPARE_EXCHANGE && wide {
+        let is_lock = match pointer {
+            Value::In(Region::Trusted, at) if self.locks() > 0 => self.is_own_lock(at),
+            pointer => pointer == Value::begin(Region::Trusted),
+        };
+        if is_lock && what == COMPARE_EXCHANGE && wide {
             self.take_lock(value)?;
             old.tag = Tag::Lock;
         } else {

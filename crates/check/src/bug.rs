@@ -21,6 +21,8 @@ ashway_abi::named_bugs! {
     CheckUnasked,
     /// The lock may be kept.
     CheckNoLock,
+    /// The lock of any CPU is one's own.
+    CheckAnyLock,
     /// A kernel pointer may be stored into the instance's memory.
     CheckPointerLeak,
 }

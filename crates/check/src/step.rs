@@ -10,7 +10,7 @@ use super::{Around, Shape};
 use crate::bpf::form::{Form, Operand, form};
 use crate::bpf::{Image, Insn, MapRef, op, print_one};
 use crate::bug::{self, Bug};
-use ashway_abi::{MemoryKind, context};
+use ashway_abi::{MemoryKind, context, trusted};
 
 /// Follows the instructions of a block.
 pub(super) struct Step<'a> {
@@ -183,6 +183,7 @@ impl Step<'_> {
         const FUEL: Tag = Tag::Word(context::FUEL);
         const RESERVE: Tag = Tag::Word(context::RESERVE);
         const CPU_SHIFT: u64 = context::BYTES.trailing_zeros() as u64;
+        const LOCK_SHIFT: u64 = trusted::LOCK_STRIDE.trailing_zeros() as u64;
         let debt = self.state.has(fact::DEBT);
         // A charge is a 32-bit number.
         let charge = b.max <= u32::MAX.into();
@@ -205,6 +206,12 @@ impl Step<'_> {
             (op::LSH, Tag::Cpu, _, Some(CPU_SHIFT)) if a.max < self.shape.cpus.into() => {
                 Tag::CpuOffset
             }
+            (op::LSH, of, _, Some(LOCK_SHIFT))
+                if (of == Tag::Cpu || bug::is(Bug::CheckAnyLock)) && a.max < self.locks() =>
+            {
+                Tag::LockOffset
+            }
+            (op::ADD, Tag::LockOffset, _, Some(by)) if by == self.first_lock() => Tag::OwnLock,
             (op::LSH, _, _, Some(bits @ 1..=16)) => Tag::Even(bits as u32),
             _ => Tag::None,
         }

@@ -15,6 +15,10 @@ pub(super) enum Tag {
     Cpu,
     /// The distance of the CPU's context from the first.
     CpuOffset,
+    /// The distance of the CPU's lock from the first CPU's.
+    LockOffset,
+    /// The place of the CPU's lock among the trusted words.
+    OwnLock,
     /// The old content of the lock, just fetched.
     Lock,
     /// What the word at this offset of the context holds.

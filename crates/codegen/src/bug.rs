@@ -74,6 +74,12 @@ ashway_abi::named_bugs! {
     LaunderChanges,
     /// Recursion goes on beyond the call stack.
     StackUnchecked,
+    /// A module that runs on several CPUs at once has one stack in memory for all of them.
+    OneStack,
+    /// An activation of such a module takes the lock of the first CPU, whichever its own is.
+    LockOfAnotherCpu,
+    /// Two CPUs write down their faults of such a module at the same time.
+    FaultOfTwo,
     /// A stored table has one entry more.
     WordOffByOne,
     /// A table's function is called whatever its type.

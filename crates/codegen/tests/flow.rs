@@ -27,6 +27,7 @@ const QUEUE: QueueLayout = QueueLayout {
     paths: 3,
     rings: 1,
     slot_bytes: 4096,
+    locks: 0,
 };
 const LOCAL: usize = 1;
 const PORT: u16 = 7;

@@ -21,6 +21,7 @@ const QUEUE: QueueLayout = QueueLayout {
     paths: 1,
     rings: 1,
     slot_bytes: 2048,
+    locks: 0,
 };
 
 /// An entry program and the user tier's behind it, with and without observation.

@@ -36,6 +36,7 @@ const fn spec(memory: MemoryKind, rings: usize) -> instance::Spec {
                 paths: 1,
                 rings,
                 slot_bytes: 2048,
+                locks: 0,
             },
             packet: Packet::beside(memory),
             order_scope: OrderScope::Ring,

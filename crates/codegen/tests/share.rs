@@ -23,6 +23,7 @@ const QUEUE: QueueLayout = QueueLayout {
     paths: 4,
     rings: 1,
     slot_bytes: 2048,
+    locks: 0,
 };
 
 /// The path among those of its instance.

@@ -22,6 +22,7 @@ const QUEUE: QueueLayout = QueueLayout {
     paths: 1,
     rings: 1,
     slot_bytes: 4096,
+    locks: 0,
 };
 const ROW: usize = 1;
 const PORT: u16 = 7;

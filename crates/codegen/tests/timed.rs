@@ -22,6 +22,7 @@ const QUEUE: QueueLayout = QueueLayout {
     paths: 1,
     rings: 1,
     slot_bytes: 2048,
+    locks: 0,
 };
 const LAYOUT: Layout = Layout::without_endpoint(WASM_PAGE, STATE_BYTES);
 const ROW: usize = 1;

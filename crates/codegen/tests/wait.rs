@@ -23,6 +23,7 @@ const QUEUE: QueueLayout = QueueLayout {
     paths: 1,
     rings: 1,
     slot_bytes: 2048,
+    locks: 0,
 };
 const PLACES: [(Hook, MemoryKind); 3] = [
     (Hook::Xdp, MemoryKind::Arena),

@@ -270,6 +270,7 @@ mod tests {
                     paths: 2,
                     rings: 2,
                     slot_bytes: 2048,
+                    locks: 0,
                 },
                 packet: Packet::beside(memory),
                 order_scope: OrderScope::Ring,

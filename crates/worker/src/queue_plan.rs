@@ -108,6 +108,7 @@ impl QueuePlan {
             paths: self.most_paths,
             rings: self.rings,
             slot_bytes: self.slot_bytes,
+            locks: 0,
         }
     }
 }

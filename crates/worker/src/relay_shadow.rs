@@ -536,6 +536,7 @@ mod tests {
                 paths: relays + 4,
                 rings: 1,
                 slot_bytes: 2048,
+                locks: 0,
             },
             packet,
             order_scope: OrderScope::Path { relays },

@@ -452,6 +452,7 @@ mod tests {
             paths: 1,
             rings: 1,
             slot_bytes: 2048,
+            locks: 0,
         };
         let pool_at = layout.pool_offset();
         let words = played::words(layout.bytes());
@@ -489,6 +490,7 @@ mod tests {
             paths: 1,
             rings: 2,
             slot_bytes: 2048,
+            locks: 0,
         };
         let words = played::words(layout.bytes());
         let pool = ashway_kernel::shared::pool(&words, &layout).unwrap();

@@ -3,14 +3,15 @@
 //! The frame goes to the trusted words, and the instance stays locked for the worker
 //! ([`trusted::HELD`]), which takes both frame and memory and frees it: so the memory is
 //! as the handler has left it, whatever comes meanwhile, which waits in the ring as
-//! behind any activation on another CPU. The worker says how often that may happen
+//! behind any activation on another CPU. (Of a handler that runs on several CPUs at once it is that
+//! CPU's lock alone, and the memory is as all of them have left it.) The worker says how often that may happen
 //! ([`trusted::FAULT_WANTED`]); else the instance is free at once. It is told of a wanted
 //! fault that cannot be kept, too: the node looks for what comes until the next is wanted.
 
 use ashway_abi::{context, trusted};
 use ashway_check::bpf::{Assembler, Atomic, Reg, Size, op};
 
-use super::{Spec, enqueue, unlock};
+use super::{Spec, enqueue, leave, unlock};
 use crate::hook;
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R9};
 
@@ -21,8 +22,10 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec) {
     let lost = asm.label();
     let tell = asm.label();
     let out = asm.label();
-    asm.load(Size::W, R1, R7, trusted::FAULT_WANTED as i16);
-    asm.jump_if_imm(op::JEQ, R1, 0, free);
+    if !spec.is_parallel() {
+        asm.load(Size::W, R1, R7, trusted::FAULT_WANTED as i16);
+        asm.jump_if_imm(op::JEQ, R1, 0, free);
+    }
     let most = trusted::HEADERS_BYTES as i32;
     asm.load(Size::W, R4, R9, context::PAYLOAD_OFF);
     asm.jump_if_imm(op::JEQ, R4, 0, lost);
@@ -45,10 +48,10 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec) {
     asm.mov_imm(R2, 0);
     hook::load_bytes(asm);
     asm.jump_if_imm(op::JNE, R0, 0, lost);
-    asm.store_imm(Size::W, R7, trusted::LOCK as i16, trusted::HELD as i32);
+    leave(asm, spec, trusted::HELD);
     asm.jump(tell);
     asm.bind(lost);
-    unlock(asm);
+    unlock(asm, spec);
     asm.bind(tell);
     // A full barrier, which waking needs.
     asm.mov_imm(R1, 0);
@@ -62,6 +65,6 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec) {
     enqueue::wake(asm);
     asm.jump(out);
     asm.bind(free);
-    unlock(asm);
+    unlock(asm, spec);
     asm.bind(out);
 }

@@ -1,7 +1,9 @@
 //! The lines of an activation, from their stage into the instance's ring.
 //!
 //! Under the instance's lock, so that there is one writer, in whichever tier; readers go
-//! by the number in each line, which is 0 while it changes. No loop: it would have to
+//! by the number in each line, which is 0 while it changes. Of a handler that runs on several CPUs at
+//! once each takes its line by an atomic addition: a line is two CPUs' only if one of them stands
+//! still while the others write as many as the ring has. No loop: it would have to
 //! keep to the handler's time.
 
 use ashway_abi::log::{LINE_BYTES, MOST, RING_LINES, ring, stage};
@@ -33,7 +35,12 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec, module: &Module<'_>) {
         asm.jump_if_imm(op::JLE, R0, line.into(), done);
         // r2 = the line's number, from 0; r3 = its place.
         ring_at(asm, spec, R1);
-        asm.load(Size::W, R2, R1, ring::PRODUCED as i16);
+        if spec.is_parallel() {
+            asm.mov_imm(R2, 1);
+            asm.atomic(Atomic::FetchAdd, Size::W, R1, ring::PRODUCED as i16, R2);
+        } else {
+            asm.load(Size::W, R2, R1, ring::PRODUCED as i16);
+        }
         asm.mov(R3, R2);
         asm.alu_imm(op::AND, R3, RING_LINES as i32 - 1);
         asm.alu_imm(op::LSH, R3, ring::STRIDE.trailing_zeros() as i32);
@@ -55,7 +62,9 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec, module: &Module<'_>) {
         asm.alu32_imm(op::ADD, R2, 1);
         asm.mov(R0, R2);
         asm.atomic(Atomic::Exchange, Size::W, R3, at + ring::READY as i16, R0);
-        asm.store(Size::W, R1, ring::PRODUCED as i16, R2);
+        if !spec.is_parallel() {
+            asm.store(Size::W, R1, ring::PRODUCED as i16, R2);
+        }
     }
     asm.load(Size::W, R0, R8, stage::COUNT as i16);
     asm.alu32_imm(op::SUB, R0, MOST as i32);

@@ -21,12 +21,14 @@
 //!   [some](trusted::LAZY_MESSAGES) wait there. Of the kernel tier only programs of paths that have a share have anything of it.
 //! * **Serial:** one activation of an instance at a time, by a lock that
 //!   only trusted code can reach. It is released on every way out. Who finds it taken by another
-//!   CPU looks at it for [about as long as the handler runs](wait), and no longer.
+//!   CPU looks at it for [about as long as the handler runs](wait), and no longer. A handler that
+//!   was built for several CPUs at once has [a lock for each](cpu_lock).
 //! * **A verdict is an allegation:** the epilogue finds packet pointers afresh
 //!   and believes nothing the handler could have written.
 
 pub mod alone;
 mod chain;
+mod cpu_lock;
 mod endpoint;
 pub(crate) mod enqueue;
 mod fill;
@@ -92,6 +94,13 @@ pub struct Spec {
     pub layout: Layout,
     /// What its memory is.
     pub memory: MemoryKind,
+}
+
+impl Spec {
+    /// Whether the handler runs on several CPUs at once.
+    const fn is_parallel(&self) -> bool {
+        self.queue.layout.locks > 0
+    }
 }
 
 /// Whose next message in a ring has to wait until one of the kernel tier has left.
@@ -226,7 +235,9 @@ fn kernel_with(
     finish_here(&mut asm, handler, finish, observe);
 
     asm.bind(busy);
-    wait::emit(&mut asm, locked, queue);
+    if !spec.is_parallel() {
+        wait::emit(&mut asm, locked, queue);
+    }
     asm.bind(queue);
     let origin = Origin::Kernel {
         drained,
@@ -265,6 +276,10 @@ fn turn(
     unusual(asm, spec.queue.packet, queue);
     resize::take_room(asm, handler.module, queue);
     asm.mov_imm(R8, Count::QueuedBusy as i32);
+    if spec.is_parallel() {
+        cpu_lock::take(asm, &spec.queue, queue);
+        return;
+    }
     wait::exchange(asm);
     asm.jump_if_imm(op::JNE, R0, 0, busy);
 }
@@ -275,7 +290,7 @@ fn begin(asm: &mut Assembler, spec: &Spec, handler: &Handler, queue: Label) {
     if handler.share.is_some() {
         let within = asm.label();
         share::ask(asm, share::AccountAt::OWN, within);
-        unlock(asm);
+        unlock(asm, spec);
         asm.mov_imm(R8, Count::QueuedShare as i32);
         asm.jump(queue);
         asm.bind(within);
@@ -380,8 +395,17 @@ fn recover(asm: &mut Assembler) {
     asm.map(R7, MapRef::Trusted, Some(0));
 }
 
-fn unlock(asm: &mut Assembler) {
-    asm.store_imm(Size::W, R7, trusted::LOCK as i16, 0);
+fn unlock(asm: &mut Assembler, spec: &Spec) {
+    leave(asm, spec, 0);
+}
+
+/// Leaves the lock, free or [held](trusted::HELD). Clobbers `r1`.
+fn leave(asm: &mut Assembler, spec: &Spec, value: u32) {
+    if spec.is_parallel() {
+        cpu_lock::leave(asm, value);
+    } else {
+        asm.store_imm(Size::W, R7, trusted::LOCK as i16, value as i32);
+    }
 }
 
 /// Turns the verdict in `r0` into action, and counts it.
@@ -427,7 +451,7 @@ fn verdict(
         };
         let next = asm.label();
         asm.jump32_if_imm(op::JNE, R0, verdict as i32, next);
-        unlock(asm);
+        unlock(asm, spec);
         let note = match verdict {
             Verdict::Abort => Count::AbortVoluntary,
             _ => Count::Committed,
@@ -449,12 +473,12 @@ fn verdict(
 
     if delivers {
         asm.bind(delivery);
-        unlock(asm);
+        unlock(asm, spec);
         endpoint::emit(asm, spec, finish);
     }
     if handler.may_reply {
         asm.bind(reply);
-        unlock(asm);
+        unlock(asm, spec);
         reply::emit(asm, spec.queue.packet, handler, finish, observe);
     }
 }
@@ -541,6 +565,10 @@ fn fault(
     }
     asm.bind(alleged);
     let keep = asm.label();
+    let [lost, written] = [(); 2].map(|()| asm.label());
+    if spec.is_parallel() {
+        cpu_lock::win(asm, lost);
+    }
     // Not whole until the cause is there.
     asm.store_imm(Size::W, R7, trusted::FAULT_CAUSE as i16, 0);
     asm.load(Size::W, R1, R7, trusted::VERSION as i16);
@@ -554,6 +582,14 @@ fn fault(
     asm.load(Size::W, R1, R9, context::CAUSE);
     asm.store(Size::W, R7, trusted::FAULT_CAUSE as i16, R1);
     keep::emit(asm, spec);
+    if spec.is_parallel() {
+        asm.jump(written);
+        asm.bind(lost);
+        asm.mov_imm(R1, 1);
+        asm.atomic(Atomic::Add, Size::W, R7, trusted::FAULT_COUNT as i16, R1);
+        unlock(asm, spec);
+        asm.bind(written);
+    }
     end_with(asm, Count::AbortedDirty, None, Action::Drop);
     asm.load(Size::W, R2, R9, context::CAUSE);
     asm.alu_imm(op::ADD, R2, Count::AbortVoluntary as i32);

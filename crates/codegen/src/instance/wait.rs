@@ -113,6 +113,11 @@ pub(super) fn emit(asm: &mut Assembler, mine: Label, queue: Label) {
 /// Takes the lock if it is free and nobody wants it: one exchange asks both words. `r0` = 0 if
 /// that was so, else the words. Clobbers `r1`.
 pub(super) fn exchange(asm: &mut Assembler) {
+    exchange_at(asm, R7);
+}
+
+/// The same of the words at `lock`.
+pub(super) fn exchange_at(asm: &mut Assembler, lock: Reg) {
     let words = if bug::is(Bug::WantedIgnored) {
         Size::W
     } else {
@@ -120,5 +125,11 @@ pub(super) fn exchange(asm: &mut Assembler) {
     };
     asm.mov_imm(R0, 0);
     asm.mov_imm(R1, trusted::IN_KERNEL as i32);
-    asm.atomic(Atomic::CompareExchange, words, R7, trusted::LOCK as i16, R1);
+    asm.atomic(
+        Atomic::CompareExchange,
+        words,
+        lock,
+        trusted::LOCK as i16,
+        R1,
+    );
 }

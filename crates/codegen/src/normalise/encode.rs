@@ -180,6 +180,7 @@ fn bodies(
         let mut body = Function::new_with_locals_types(locals);
         let mut own = Vec::with_capacity(function.code.len());
         let mut expander = Expander::new(&mut body, first_temporary);
+        expander.stacks = module.stacks();
         for op in &function.code {
             own.push((expander.byte_len() as u32, op.at));
             match &op.kind {
@@ -212,7 +213,8 @@ fn bodies(
         let at = module.functions[function as usize].at;
         offsets.push((section.byte_len() as u32, at));
         let grows = module.resizes().then_some(module.grows);
-        section.function(&super::expand::enter(shifted(function), grows));
+        let enter = super::expand::enter(shifted(function), grows, module.stacks());
+        section.function(&enter);
     }
     (section, offsets, hints)
 }

@@ -7,6 +7,7 @@ use super::cost::BULK_SHIFT;
 use super::encode::{Shift, constant_of};
 use super::host;
 use super::ir::{FileOffset, Global, OpKind, Words};
+use super::parallel::Stacks;
 use ashway_abi::Cause;
 use ashway_abi::context::CALL_SLOTS;
 use ashway_abi::memory::STATE_GUEST_PAGES;
@@ -48,6 +49,8 @@ pub(super) struct Expander<'f> {
     pub(super) short: bool,
     /// Where in the body each `if` is whose way is hardly ever taken.
     pub(super) unlikely: Vec<u32>,
+    /// Where the module's stacks lie, if each CPU has one.
+    pub(super) stacks: Option<Stacks>,
 }
 
 impl<'f> Expander<'f> {
@@ -70,6 +73,7 @@ impl<'f> Expander<'f> {
             beyond: first + 4,
             short: false,
             unlikely: Vec::new(),
+            stacks: None,
         }
     }
 
@@ -101,7 +105,7 @@ impl<'f> Expander<'f> {
                     _ => self.ins().i32_load(memarg),
                 };
             }
-            OpKind::StateSet { offset, ty } => self.state_set(*offset, *ty),
+            OpKind::StateSet { offset, ty } => self.state_set(*offset, *ty, place),
             OpKind::Trap(cause) => self.trap(*cause, place),
             OpKind::WordGet(words) => self.word_get(words, place),
             OpKind::WordSet(words) => self.word_set(words, place),
@@ -271,8 +275,14 @@ impl<'f> Expander<'f> {
         self.ins().end();
     }
 
-    fn state_set(&mut self, offset: u32, ty: wasmparser::ValType) {
+    fn state_set(&mut self, offset: u32, ty: wasmparser::ValType, place: FileOffset) {
         let (value, wide) = (self.value, self.wide);
+        if let Some(stacks) = self.stacks.filter(|stacks| stacks.pointer == offset) {
+            let least = stacks.least_of_worker() as i32;
+            self.ins().local_tee(value).i32_const(least).i32_lt_u();
+            self.trap_if(Cause::Stack, place);
+            self.ins().local_get(value);
+        }
         let memarg = state(offset, ty);
         match ty {
             wasmparser::ValType::I64 => self
@@ -292,10 +302,18 @@ impl<'f> Expander<'f> {
 }
 
 /// Sets the globals, calls a handler, and returns its result with the globals. The
-/// handler may make a message longer by `grows` bytes, if it may change its length.
-pub(super) fn enter(handler: u32, grows: Option<u32>) -> Function {
+/// handler may make a message longer by `grows` bytes, if it may change its length. Where each CPU
+/// has a stack, it begins at the top of the worker's.
+pub(super) fn enter(handler: u32, grows: Option<u32>, stacks: Option<Stacks>) -> Function {
     let mut function = Function::new([]);
     let (len, channel, fuel, front, at) = (0, 1, 2, 3, 4);
+    if let Some(stacks) = stacks {
+        function
+            .instructions()
+            .i32_const(0)
+            .i32_const(stacks.top_of_worker() as i32)
+            .i32_store(state(stacks.pointer, wasmparser::ValType::I32));
+    }
     if let Some(grows) = grows {
         function
             .instructions()

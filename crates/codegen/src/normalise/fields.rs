@@ -4,6 +4,7 @@ use super::Profile;
 use super::error::{MEMORY_PAGES, NormaliseError};
 use super::ir::{Constant, FileOffset, Global};
 use super::limits::MOST_STATE_GLOBALS;
+use super::parallel::STACK_POINTER;
 use super::read::{Reader, unsupported, within};
 use super::references::{as_number, of_function};
 use ashway_abi::memory::STATE_GLOBALS;
@@ -38,6 +39,7 @@ impl<'a> Reader<'a, '_> {
             // An initial size above the maximum is for the validator to refuse.
             self.module.initial_pages = memory.initial.min(maximum) as u32;
             self.module.maximum_pages = maximum as u32;
+            self.module.threads.built |= memory.shared;
             self.memory = Some(at);
         }
         Ok(())
@@ -109,6 +111,10 @@ impl<'a> Reader<'a, '_> {
                     && is_identifier(export.name)
                 {
                     self.module.symbols.push((export.name.into(), bits as u32));
+                }
+                if export.name == STACK_POINTER {
+                    let name = (export.index, export.name.into());
+                    self.module.threads.globals.push(name);
                 }
                 Ok(())
             }

@@ -247,6 +247,10 @@ pub struct Module<'a> {
     pub state_range: Option<super::StateRange>,
     /// Source lines, if the file carries DWARF.
     pub lines: super::Lines,
+    /// What the file says of threads.
+    pub threads: super::Threads,
+    /// What there is besides if it runs on several CPUs at once.
+    pub parallel: Option<super::Parallel>,
 }
 
 impl Module<'_> {
@@ -263,6 +267,11 @@ impl Module<'_> {
     #[must_use]
     pub fn uses_outbox(&self) -> bool {
         self.host_calls.iter().any(|call| call.uses_outbox())
+    }
+
+    /// Its stacks, if each CPU has one of its own.
+    pub(crate) fn stacks(&self) -> Option<super::Stacks> {
+        self.parallel.and_then(|parallel| parallel.stacks)
     }
 
     /// Whether it may log.

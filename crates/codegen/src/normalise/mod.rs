@@ -18,7 +18,8 @@
 //! (`tables.rs`), calls that can come back count their depth (`recursion.rs`),
 //! loops and functions that run often pay fuel (`fuel.rs`), which [`check_bounded`]
 //! looks at once more in what is given to Wasmtime. A `shared` memory
-//! is a plain one; `memory.atomic.wait` and `notify` are refused.
+//! is a plain one; `memory.atomic.wait` and `notify` are refused. A module that is to run on
+//! several CPUs at once is made one in a further step ([`Module::make_parallel`]).
 
 mod body;
 mod bounded;
@@ -36,6 +37,7 @@ pub mod ir;
 mod limits;
 mod lines;
 mod message;
+mod parallel;
 mod pipes;
 mod profile;
 mod read;
@@ -55,6 +57,7 @@ pub use invoke::{INVOKE_PREFIX, INVOKE_SLOT};
 pub use ir::Module;
 pub use limits::Limits;
 pub use lines::Lines;
+pub use parallel::{Parallel, ParallelError, Stacks, Threads};
 pub use pipes::{MAX_LISTS, PipeList, Pipes};
 pub use profile::Profile;
 pub use read::{normalise, normalise_as};

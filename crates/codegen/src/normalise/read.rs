@@ -7,7 +7,9 @@ use super::imports::{is_handler, signature};
 use super::ir::{FileOffset, Function, Module};
 use super::limits::{Limits, MOST_TYPED_TABLES};
 use super::state::{self, Uses};
-use super::{Lines, Profile, fuel, lines, pipes, recursion, references, segments, state_range};
+use super::{
+    Lines, Profile, fuel, lines, parallel, pipes, recursion, references, segments, state_range,
+};
 use ashway_abi::HostCall;
 use ashway_abi::memory::STATE_GLOBALS;
 use std::collections::HashMap;
@@ -291,10 +293,16 @@ impl<'a> Reader<'a, '_> {
         if section.name() == ashway_abi::GROWS_SECTION {
             self.module.grows = grows(section)?;
         }
+        if section.name() == parallel::TARGET_FEATURES {
+            // What is not of this form says nothing.
+            self.module.threads.built |= parallel::has_atomics(section).unwrap_or(false);
+        }
         if let KnownCustom::Name(names) = section.as_known() {
             // Names are for people; broken ones are no reason to refuse.
-            let most = self.limits.functions as usize;
-            self.names = function_names(names, most).unwrap_or_default();
+            let most = [self.limits.functions, self.limits.globals].map(|most| most as usize);
+            let (functions, globals) = names_of(names, most).unwrap_or_default();
+            self.names = functions;
+            self.module.threads.globals.extend(globals);
         }
         self.dwarf.add(section.name(), section.data());
         Ok(())
@@ -437,18 +445,25 @@ fn number(section: &CustomSectionReader<'_>) -> Result<u32, NormaliseError> {
     Ok(u32::from_le_bytes(bytes))
 }
 
-/// At most so many: a name takes two bytes in a hostile file and more here.
-fn function_names(
+/// Names by index.
+type Names = Vec<(u32, String)>;
+
+/// Those of functions and of globals, at most so many of each: a name takes two bytes in a hostile
+/// file and more here.
+fn names_of(
     names: NameSectionReader<'_>,
-    most: usize,
-) -> Result<Vec<(u32, String)>, wasmparser::Error> {
-    let mut found = Vec::new();
+    [functions, globals]: [usize; 2],
+) -> Result<(Names, Names), wasmparser::Error> {
+    let mut found = (Vec::new(), Vec::new());
     for subsection in names {
-        if let Name::Function(map) = subsection? {
-            for naming in map.into_iter().take(most - found.len()) {
-                let naming = naming?;
-                found.push((naming.index, naming.name.to_owned()));
-            }
+        let (map, found, most) = match subsection? {
+            Name::Function(map) => (map, &mut found.0, functions),
+            Name::Global(map) => (map, &mut found.1, globals),
+            _ => continue,
+        };
+        for naming in map.into_iter().take(most - found.len()) {
+            let naming = naming?;
+            found.push((naming.index, naming.name.to_owned()));
         }
     }
     Ok(found)

@@ -119,7 +119,7 @@ impl Access {
 
 /// Whether the operator is one of those that [`Emitter::atomic`] translates
 /// with a loop, or could.
-pub(super) fn is_atomic(operator: &Operator<'_>) -> bool {
+pub(crate) fn is_atomic(operator: &Operator<'_>) -> bool {
     Access::of(operator).is_some()
 }
 

@@ -2,16 +2,17 @@
 
 use super::control::Control;
 use super::error::{CodePlace, PromoteError};
-use super::frame::{Home, Layout, Plan};
+use super::frame::{Home, LEAST, Layout, Plan, stack_pointer};
 use super::fuel::SlowCharge;
 use super::looks::Looks;
 use super::recursion::SlowPop;
 use super::stack::Entry;
 use super::{Shape, Summary};
 use crate::bug::{self, Bug};
+use crate::normalise::Module;
 use crate::normalise::ir::{FileOffset, Op};
 use ashway_abi::{Cause, context};
-use ashway_check::bpf::{Assembler, Label, Reg, Size};
+use ashway_check::bpf::{Assembler, Label, Reg, Size, helper, op};
 use std::collections::BTreeSet;
 
 /// Translates a handler into `asm`, whose `looks` are to be emitted behind everything. Takes time and memory in proportion to the
@@ -47,12 +48,30 @@ pub fn emit(
     let frame_bytes = plan.place_frames(shape.module)?;
 
     let before = asm.len();
+    begin_stack(asm, shape.module);
     Emitter::new(asm, shape, &plan, [done, trap], looks).run()?;
     Ok(Summary {
         functions: plan.components.iter().map(Vec::len).sum(),
         insns: asm.len() - before,
         frame_bytes,
     })
+}
+
+/// Where each CPU has a stack, begins at the top of this one's. Clobbers `r0`-`r5`.
+fn begin_stack(asm: &mut Assembler, module: &Module<'_>) {
+    let Some(stacks) = module.stacks() else {
+        return;
+    };
+    asm.call(helper::GET_SMP_PROCESSOR_ID);
+    if bug::is(Bug::OneStack) {
+        asm.mov_imm(Reg::R0, 0);
+    }
+    asm.alu_imm(op::MUL, Reg::R0, stacks.bytes() as i32);
+    asm.alu_imm(op::ADD, Reg::R0, stacks.least() as i32);
+    let at = stack_pointer(module);
+    asm.store(Size::W, Reg::R9, at + LEAST, Reg::R0);
+    asm.alu_imm(op::ADD, Reg::R0, (stacks.top() - stacks.least()) as i32);
+    asm.store(Size::W, Reg::R9, at, Reg::R0);
 }
 
 /// Instructions of a program.

@@ -47,10 +47,18 @@ pub(super) const TRANSFER: i16 = context::FRAMES;
 /// frames follow.
 pub(super) const PIPES: i16 = TRANSFER + 4 * SLOT as i16;
 
+/// Offset in the context of the stack pointer, where each CPU has a stack of its own.
+pub(super) fn stack_pointer(module: &Module<'_>) -> i16 {
+    let runs = !module.pipes.lists.is_empty();
+    PIPES + if runs { SCRATCH_BYTES as i16 } else { 0 }
+}
+
+/// Distance from there of the word that says how far the stack may reach.
+pub(super) const LEAST: i16 = 4;
+
 /// Offset in the context of the first frame.
 fn first_frame(module: &Module<'_>) -> usize {
-    let runs = !module.pipes.lists.is_empty();
-    PIPES as usize + if runs { SCRATCH_BYTES } else { 0 }
+    stack_pointer(module) as usize + SLOT * usize::from(module.stacks().is_some())
 }
 
 /// Where a local is.

@@ -6,6 +6,7 @@
 //! array mode the same check tells the verifier that the access stays inside the map's value.
 
 use super::emitter::Emitter;
+use super::frame::{LEAST, stack_pointer};
 use super::stack::{At, Entry, fits};
 use crate::bug::{self, Bug};
 use ashway_abi::MemoryKind;
@@ -283,8 +284,22 @@ impl Emitter<'_> {
         self.push_reg(pages, false);
     }
 
+    /// Where a mutable global is in the context: the stack pointer, if each CPU has a stack.
+    fn of_cpu(&self, offset: u32) -> Option<i16> {
+        let module = self.shape.module;
+        let stacks = module.stacks().filter(|stacks| stacks.pointer == offset);
+        stacks.map(|_| stack_pointer(module))
+    }
+
     /// A mutable global.
     pub(super) fn state_get(&mut self, offset: u32, wide: bool) {
+        if let Some(at) = self.of_cpu(offset) {
+            let target = self.target();
+            let into = target.unwrap_or_else(|| self.alloc());
+            self.asm.load(Size::W, into, Reg::R9, at);
+            self.push_reg(into, false);
+            return;
+        }
         let (pointer, off) = self.pointer_to_state(offset);
         let into = self.result_from(pointer);
         self.asm
@@ -296,6 +311,16 @@ impl Emitter<'_> {
     pub(super) fn state_set(&mut self, offset: u32, wide: bool) {
         let value: Entry = self.pop();
         let reg = self.reg_of(value);
+        if let Some(at) = self.of_cpu(offset) {
+            let least = self.alloc();
+            self.asm.load(Size::W, least, Reg::R9, at + LEAST);
+            let trap = self.trap(Cause::Stack);
+            self.asm.jump32_if(op::JLT, reg, least, trap);
+            self.release(least);
+            self.asm.store(Size::W, Reg::R9, at, reg);
+            self.release(reg);
+            return;
+        }
         let (pointer, off) = self.pointer_to_state(offset);
         self.asm
             .store(super::emitter::width(wide), pointer, off, reg);

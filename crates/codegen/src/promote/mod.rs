@@ -58,6 +58,7 @@ mod stack;
 mod tick;
 mod words;
 
+pub(crate) use atomic::is_atomic;
 pub use emitter::emit;
 pub use error::{CodePlace, PromoteError};
 pub(crate) use host::begin_log;

@@ -23,6 +23,8 @@ mod moving;
 mod normalise;
 #[path = "../normalise_bounded.rs"]
 mod normalise_bounded;
+#[path = "../parallel.rs"]
+mod parallel;
 #[path = "../per_cpu.rs"]
 mod per_cpu;
 #[path = "../pipe/main.rs"]
@@ -124,6 +126,9 @@ const fn guard(bug: Bug) -> &'static str {
         }
         B::FirstCpuAlone => "per_cpu::a_message_meets_the_instance_of_its_cpu",
         B::WantedIgnored => "share::a_lock_that_the_worker_wants_is_left_alone",
+        B::OneStack => "parallel::each_cpu_has_a_stack_of_its_own",
+        B::LockOfAnotherCpu => "parallel::an_activation_takes_the_lock_of_its_cpu",
+        B::FaultOfTwo => "parallel::one_of_two_faults_is_written_down",
         B::WaitsNever => "wait::a_short_wait_ends_in_the_kernel_tier",
         B::WaitsForEver => "wait::who_waits_in_vain_goes_to_the_user_tier",
         B::WaitsForWorker => "wait::nobody_waits_for_the_worker",
@@ -187,6 +192,7 @@ const fn guard_of_check(bug: ashway_check::bug::Bug) -> &'static str {
         B::CheckFuelGrows => "check::refuses::fuel::a_refill_that_gives_too_much",
         B::CheckGraceTwice => "check::refuses::fuel::a_grace_that_is_used_twice",
         B::CheckUnasked => "check::refuses::fuel::a_subprogram_that_is_not_believed",
+        B::CheckAnyLock => "parallel::the_lock_of_another_cpu_is_refused",
         B::CheckNoLock => "check::refuses::trusted::a_lock_that_is_kept_at_the_end",
         B::CheckPointerLeak => "check::refuses::values::a_pointer_that_gets_out",
     }

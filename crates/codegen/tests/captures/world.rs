@@ -40,6 +40,7 @@ pub(crate) const QUEUE: QueueLayout = QueueLayout {
     paths: PATHS.len(),
     rings: 1,
     slot_bytes: 2048,
+    locks: 0,
 };
 
 /// Longest frame that is in one piece: a page at most with the drivers there are.

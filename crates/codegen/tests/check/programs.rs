@@ -93,6 +93,7 @@ fn queue(memory: MemoryKind, rings: usize, paths: usize) -> instance::QueueSpec 
             paths,
             rings,
             slot_bytes: 2048,
+            locks: 0,
         },
         packet: Packet::beside(memory),
         order_scope: instance::OrderScope::Ring,

@@ -83,6 +83,7 @@ pub(crate) fn spec(packet: Packet, cpus: u32, paths: usize) -> QueueSpec {
             paths,
             rings: 1,
             slot_bytes: 2048,
+            locks: 0,
         },
         packet,
         order_scope: OrderScope::Path { relays: paths },

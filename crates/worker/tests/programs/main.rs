@@ -75,6 +75,7 @@ const QUEUE: QueueLayout = QueueLayout {
     paths: 1,
     rings: 2,
     slot_bytes: 2048,
+    locks: 0,
 };
 
 fn queue(cpus: u32, kind: MemoryKind) -> instance::QueueSpec {
