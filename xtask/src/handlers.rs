@@ -60,6 +60,11 @@ const WASM: [&str; 15] = [
     "-Wl,--max-memory=131072",
 ];
 
+/// Handlers that run on several CPUs at once, and what they are compiled with besides. Without, the
+/// compiler makes loads and stores of atomic operations, and says nothing.
+const PARALLEL: [&str; 1] = ["tally"];
+const ATOMICS: [&str; 2] = ["-matomics", "-mbulk-memory"];
+
 /// Builds what is older than its sources into `out`.
 pub(crate) fn build(out: &Path) -> Result<()> {
     let out = &std::path::absolute(out)?;
@@ -70,7 +75,10 @@ pub(crate) fn build(out: &Path) -> Result<()> {
         fs::create_dir_all(out).with_context(|| format!("cannot make `{}`", out.display()))?;
         for source in sources(folder)? {
             let name = source.file_stem().expect("a file");
-            compile_handler(&source, &[], &out.join(name).with_extension("wasm"))?;
+            let is_parallel = PARALLEL.iter().any(|one| name == *one);
+            let more = if is_parallel { &ATOMICS[..] } else { &[] };
+            let more: Vec<_> = more.iter().map(|&option| option.to_owned()).collect();
+            compile_handler(&source, &more, &out.join(name).with_extension("wasm"))?;
         }
     }
     for source in sources("apps")? {

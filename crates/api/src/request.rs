@@ -262,7 +262,7 @@ pub struct Load {
     /// What its memory is made of.
     #[serde(default)]
     pub memory: MemoryMode,
-    /// Whether it has an instance for each CPU.
+    /// How many instances it has.
     #[serde(default)]
     pub instances: Instances,
     /// Slots of its endpoint, a power of two; none if none is given.

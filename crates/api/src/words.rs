@@ -71,6 +71,8 @@ words! {
         One = "one",
         /// One for each CPU, which runs the messages that arrive there.
         PerCpu = "per-cpu",
+        /// One, which runs on all CPUs at once: its file has to be built for that.
+        Parallel = "parallel",
     }
 
     /// Where a path's handler, or a relay, may run.

@@ -383,6 +383,7 @@ fn made_of(known: &HandlerConfig, next: &HandlerConfig) -> Vec<&'static str> {
     [
         ("allow", known.allow != next.allow),
         ("memory", known.memory != next.memory),
+        ("instances", known.instances != next.instances),
         ("endpoint", known.endpoint != next.endpoint),
         ("channels", known.channels != next.channels),
         ("send_port", known.send_port != next.send_port),

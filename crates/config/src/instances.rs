@@ -46,7 +46,7 @@ impl HandlerConfig {
     /// Its instances on a machine of so many CPUs: itself, if it has one.
     #[must_use]
     pub fn each(&self, cpus: u32) -> Vec<Self> {
-        if self.instances == Instances::One || self.cpu.is_some() {
+        if self.instances != Instances::PerCpu || self.cpu.is_some() {
             return vec![self.clone()];
         }
         let on = |cpu| Self {
@@ -226,6 +226,32 @@ mod tests {
         assert_eq!(key, "iface");
         assert!(message.contains("nobody there says"), "{message}");
         assert!(socket.may_be_split(&socket.paths[1]).is_ok());
+    }
+
+    #[test]
+    fn one_that_runs_on_all_cpus_at_once_is_one() {
+        let parallel = |path: &str| {
+            let text = format!(
+                "[iface.a]\nattach = \"packet\"\n[handler.h]\nfile = \"Cargo.toml\"\n\
+                 instances = \"parallel\"\nsend_port = 5\n[path.p]\niface = \"a\"\n\
+                 match = \"udp dst port 1\"\nhandler = \"h\"\n{path}"
+            );
+            let file = FsPath::new(env!("CARGO_MANIFEST_DIR")).join("test.toml");
+            crate::parse(&file, text.as_bytes())
+        };
+        let config = parallel("").unwrap().on_cpus(3).unwrap();
+        assert_eq!((config.handlers.len(), config.paths.len()), (1, 1));
+        assert!(!config.is_per_cpu("h"));
+        for (path, word) in [
+            ("share = \"10 %\"\n", "a share is an account"),
+            ("order = \"path\"\n", "do not wait for each other"),
+        ] {
+            let refused = parallel(path).unwrap_err();
+            let (at, said) = refused.by_line().next().unwrap();
+            assert!(said.message.contains(word), "{word}: {}", said.message);
+            assert!(said.message.contains("`instances = \"parallel\"`"));
+            assert_eq!((refused.list().len(), at), (1, 11), "{word}");
+        }
     }
 
     #[test]

@@ -14,7 +14,8 @@
 //! file   = "counter.wasm"  # relative to this file
 //! allow  = ["reply"]
 //! memory = "auto"          # auto | arena | array
-//! instances = "one"        # one | per-cpu: one memory, or one for each CPU
+//! instances = "one"        # one | per-cpu | parallel: on one CPU at a time, with a memory for
+//!                          # each, on all at once
 //! params = { step = 5 }
 //! domain = "games"         # optional
 //!

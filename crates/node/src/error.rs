@@ -178,6 +178,7 @@ impl RunError {
         match self {
             Self::Instance(
                 InstanceError::Refused { .. }
+                | InstanceError::NotParallel { .. }
                 | InstanceError::NoFunction { .. }
                 | InstanceError::Start { .. }
                 | InstanceError::Migrate { .. },
@@ -277,6 +278,7 @@ impl RunError {
             | Self::Paths { hint, .. }
             | Self::Instances { hint, .. } => hint.clone(),
             Self::Instance(InstanceError::NotGranted(missing)) => missing.hint(),
+            Self::Instance(InstanceError::NotParallel { source, .. }) => source.hint().to_owned(),
             Self::Instance(InstanceError::Param { source, .. }) => source.hint(),
             Self::Instance(InstanceError::NoFunction { .. }) => {
                 "write `ASHWAY_HANDLER int on_rx(int len, int channel)`".to_owned()

@@ -267,7 +267,12 @@ impl Activation {
                     let (front, here) = message.split();
                     Some((on.before(self.row.0, shared, front, here)?, on))
                 });
-            let before = Before::copy(&shared.watch, &shared.memory, message.bytes());
+            // Beside other CPUs it is not what a message met.
+            let before = if shared.is_parallel() {
+                None
+            } else {
+                Before::copy(&shared.watch, &shared.memory, message.bytes())
+            };
             let len = message.len();
             let (bytes, start) = message.whole();
             let (function, place) = (self.function, start..start + len);

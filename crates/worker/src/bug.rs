@@ -37,6 +37,8 @@ ashway_abi::seeded_bugs! {
     SleepsOnMessage,
     /// The worker takes the lock that an activation in the kernel tier has.
     LockOfAnother,
+    /// The worker wants all CPUs' locks, and takes the first CPU's.
+    OneLockOfAll,
     /// Programs are not told that the worker wants an instance's lock.
     LockNotWanted,
     /// The worker has the lock, and programs are still told that it wants it.

@@ -3,7 +3,7 @@
 use ashway_abi::Cause;
 use ashway_api::answer::Refused;
 use ashway_check::Violation;
-use ashway_codegen::normalise::NormaliseError;
+use ashway_codegen::normalise::{NormaliseError, ParallelError};
 use ashway_codegen::promote::PromoteError;
 use ashway_handler::{InstantiateError, ParamError};
 use ashway_kernel::{LoadError, verifier_log};
@@ -33,6 +33,21 @@ pub enum InstanceError {
         source: NormaliseError,
         /// The next step.
         hint: String,
+    },
+    /// It was not built to run on several CPUs at once.
+    #[error("`{file}` cannot have `instances = \"parallel\"`: {source}")]
+    NotParallel {
+        /// The file.
+        file: String,
+        /// Why.
+        source: ParallelError,
+    },
+    /// Nobody says how many CPUs there are.
+    #[error("the machine's CPUs are not known")]
+    Cpus {
+        /// Why.
+        #[source]
+        source: std::io::Error,
     },
     /// The function a path names is not there.
     #[error("`{file}` exports no function `{function}` of type (i32, i32) -> i32")]

@@ -8,6 +8,7 @@ use ashway_config::Tier;
 use ashway_kernel::Program;
 
 use crate::counters::UserRows;
+use crate::cpu_locks::CpuLocks;
 use crate::faults::{Faults, Stop};
 use crate::instance::{Instance, NewInstance};
 use crate::instance_lock::{Holds, Taken};
@@ -98,11 +99,17 @@ impl fmt::Debug for HandlerHandle {
 impl HandlerHandle {
     /// Takes the lock for the worker, if no activation in the kernel tier has it; takes what
     /// a program has [kept](ashway_abi::trusted::HELD) under it. Looks for a microsecond at
-    /// most.
+    /// most. Where the handler runs on several CPUs at once the worker is one of them, and needs
+    /// a lock only while messages are recorded.
     pub(crate) fn try_acquire(&self) -> bool {
         let Some(queue) = &self.shared.queue else {
             return true;
         };
+        if let Some(locks) = CpuLocks::of(queue) {
+            // What is recorded is run again, over the memory that it met.
+            let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+            return self.holds.try_share(&locks, running.recording.is_some());
+        }
         match self.holds.try_acquire(queue.words()) {
             None => return false,
             Some(Taken::Free) => {}
@@ -111,15 +118,26 @@ impl HandlerHandle {
         true
     }
 
-    /// The same, until what it gives back is dropped.
+    /// Has nobody else run the handler until what it gives back is dropped.
     pub(crate) fn hold(&self) -> Option<InstanceLock<'_>> {
-        self.try_acquire().then(|| InstanceLock(self))
+        let locks = self.shared.queue.as_ref().and_then(CpuLocks::of);
+        let taken = match locks {
+            None => self.try_acquire(),
+            Some(locks) => {
+                self.take_kept_of_cpus(&locks);
+                self.holds.try_share(&locks, true)
+            }
+        };
+        taken.then(|| InstanceLock(self))
     }
 
     /// Gives back what [`try_acquire`](Self::try_acquire) has taken.
     pub(crate) fn release(&self) {
         if let Some(queue) = &self.shared.queue {
-            self.holds.release(queue.words());
+            match CpuLocks::of(queue) {
+                None => self.holds.release(queue.words()),
+                Some(locks) => self.holds.release_share(&locks),
+            }
         }
     }
 
@@ -136,8 +154,19 @@ impl HandlerHandle {
             return;
         }
         self.faults.bell.ring();
-        if self.shared.keeps_fault() && self.try_acquire() {
+        if let Some(locks) = self.shared.queue.as_ref().and_then(CpuLocks::of) {
+            self.take_kept_of_cpus(&locks);
+        } else if self.shared.keeps_fault() && self.try_acquire() {
             self.release();
+        }
+    }
+
+    /// Takes what a program has kept of a fault on one of several CPUs, and has that CPU run the
+    /// handler again.
+    fn take_kept_of_cpus(&self, locks: &CpuLocks<'_>) {
+        if self.shared.keeps_fault() {
+            self.take_kept();
+            locks.free_kept();
         }
     }
 

@@ -92,7 +92,7 @@ impl Instance {
         arena_allowed: bool,
     ) -> Result<NewInstance, InstanceError> {
         let file = config.file.display().to_string();
-        let compiled = &version.compiled;
+        let (compiled, cpus) = (&version.compiled, version.cpus);
         let memory = HandlerMemory::create(
             config,
             compiled,
@@ -142,6 +142,7 @@ impl Instance {
         let (instance, user_program) = match node {
             None => (instance, None),
             Some(node) => {
+                let plan = plan.clone().on_cpus(cpus.unwrap_or(0) as usize);
                 let queue = Queue::of_handler(&config.name, plan, instance.memory.kind())?;
                 let user_program = queue.load_user(node)?;
                 (instance.with_queue(queue), Some(user_program))
@@ -173,6 +174,13 @@ impl Instance {
     #[must_use]
     pub fn may_reply(&self) -> bool {
         self.may_reply
+    }
+
+    /// Whether it runs on several CPUs at once.
+    #[must_use]
+    pub fn is_parallel(&self) -> bool {
+        let queue = self.queue.as_ref();
+        queue.is_some_and(|queue| queue.layout().locks > 0)
     }
 
     /// Its ring of lines.

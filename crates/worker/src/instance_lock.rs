@@ -6,9 +6,10 @@
 //! lock, the path that wants it is [set aside](ashway_path::stage::Stage::acquire), and others
 //! run. It says [that it wants the lock](trusted::WANTED), and programs that begin from then on
 //! leave it alone: so it is free for the worker as soon as the activations that have begun have
-//! ended, however many messages come.
+//! ended, however many messages come. A handler that runs on several CPUs at once has
+//! [a lock for each](crate::cpu_locks).
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use ashway_abi::trusted;
@@ -16,6 +17,7 @@ use ashway_memory::SharedArray;
 use ashway_memory::clock::monotonic_ns;
 
 use crate::bug::{self, Bug};
+use crate::cpu_locks::CpuLocks;
 
 /// How long the worker looks at a lock that somebody has: most activations are shorter, and
 /// to set a path aside costs its message [more](ashway_path::engine::ASIDE).
@@ -24,13 +26,20 @@ const LOOK: Duration = Duration::from_micros(1);
 /// How often the worker has the lock: a path may lead through one handler twice. Only the
 /// worker writes it.
 #[derive(Debug, Default)]
-pub(crate) struct Holds(AtomicU32);
+pub(crate) struct Holds {
+    /// How often.
+    times: AtomicU32,
+    /// Of a handler that runs on several CPUs at once: whether it keeps all of them out.
+    alone: AtomicBool,
+    /// Whether it has wanted to, and they are told so still.
+    wants: AtomicBool,
+}
 
 impl Holds {
     /// Takes the lock among these words, unless the worker has it, looking for [`LOOK`] at
     /// most. `None` if an activation in the kernel tier has it.
     pub(crate) fn try_acquire(&self, words: &SharedArray) -> Option<Taken> {
-        let holds = self.0.load(Ordering::Relaxed);
+        let holds = self.times.load(Ordering::Relaxed);
         let taken = if holds == 0 {
             let word = |offset| words.u32_at(offset);
             match take(word(trusted::LOCK), word(trusted::WANTED), LOOK) {
@@ -41,23 +50,48 @@ impl Holds {
         } else {
             Taken::Free
         };
-        self.0.store(holds + 1, Ordering::Relaxed);
+        self.times.store(holds + 1, Ordering::Relaxed);
         Some(taken)
     }
 
     /// Gives back what [`try_acquire`](Self::try_acquire) has taken.
     pub(crate) fn release(&self, words: &SharedArray) {
-        let holds = self.0.load(Ordering::Relaxed) - 1;
-        self.0.store(holds, Ordering::Relaxed);
+        let holds = self.times.load(Ordering::Relaxed) - 1;
+        self.times.store(holds, Ordering::Relaxed);
         if holds == 0 {
             let lock = words.u32_at(trusted::LOCK);
             lock.store(0, Ordering::Release);
         }
     }
 
+    /// The same of a handler that runs on several CPUs at once: the worker runs it beside them, or,
+    /// to be `alone`, when it has got [their locks](CpuLocks::take).
+    pub(crate) fn try_share(&self, locks: &CpuLocks<'_>, alone: bool) -> bool {
+        if alone && !self.alone.load(Ordering::Relaxed) {
+            let taken = locks.take();
+            self.wants.store(!taken, Ordering::Relaxed);
+            if !taken {
+                return false;
+            }
+            self.alone.store(true, Ordering::Relaxed);
+        } else if self.wants.swap(false, Ordering::Relaxed) {
+            locks.want(0);
+        }
+        self.times.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Gives back what [`try_share`](Self::try_share) has taken.
+    pub(crate) fn release_share(&self, locks: &CpuLocks<'_>) {
+        let last = self.times.fetch_sub(1, Ordering::Relaxed) == 1;
+        if last && self.alone.swap(false, Ordering::Relaxed) {
+            locks.release();
+        }
+    }
+
     /// Whether the worker has the lock.
     pub(crate) fn any(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > 0
+        self.times.load(Ordering::Relaxed) > 0
     }
 }
 

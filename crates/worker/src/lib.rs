@@ -18,6 +18,7 @@ pub mod capture;
 pub mod channels;
 pub mod clock;
 pub mod counters;
+mod cpu_locks;
 pub mod decide;
 pub mod drop_rule;
 pub mod dry_run;

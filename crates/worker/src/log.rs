@@ -67,9 +67,10 @@ impl<'a> Ring<'a> {
         ring::LINES + number as usize % RING_LINES * ring::STRIDE
     }
 
-    /// Writes a line. The caller holds the instance's lock. Does not allocate.
+    /// Writes a line, beside programs of other CPUs if the handler runs on several at once. Else
+    /// the caller holds the instance's lock. Does not allocate.
     pub(crate) fn push(self, row: u32, at_ns: u64, bytes: &[u8]) {
-        let number = self.word(ring::PRODUCED).load(Ordering::Relaxed);
+        let number = self.word(ring::PRODUCED).fetch_add(1, Ordering::AcqRel);
         let at = Self::line(number);
         self.word(at + ring::READY).store(0, Ordering::Relaxed);
         fence(Ordering::Release);
@@ -86,7 +87,6 @@ impl<'a> Ring<'a> {
         }
         let next = number.wrapping_add(1);
         self.word(at + ring::READY).store(next, Ordering::Release);
-        self.word(ring::PRODUCED).store(next, Ordering::Release);
     }
 
     /// Counts lines that were too many for their activation.
@@ -106,7 +106,7 @@ impl<'a> Ring<'a> {
     /// line that is being written over counts as gone.
     #[must_use]
     pub fn look(self, after: u32) -> Look {
-        let last = self.last();
+        let last = self.last_written(after);
         let behind = match last.wrapping_sub(after) {
             // A number from a ring before this one.
             ahead if ahead > u32::MAX / 2 => last,
@@ -122,6 +122,22 @@ impl<'a> Ring<'a> {
             too_many: self.word(ring::LOST).load(Ordering::Relaxed),
             lines,
         }
+    }
+
+    /// The number of the last line behind number `after` that is written: a program may have taken
+    /// one, and not written it yet.
+    fn last_written(self, after: u32) -> u32 {
+        let mut last = self.last();
+        for _ in 0..RING_LINES {
+            let at = Self::line(last.wrapping_sub(1)) + ring::READY;
+            let ready = self.word(at).load(Ordering::Acquire);
+            let is_older = ready == 0 || last.wrapping_sub(ready).cast_signed() > 0;
+            if last == 0 || last == after || !is_older {
+                break;
+            }
+            last = last.wrapping_sub(1);
+        }
+        last
     }
 
     /// The line of this number, from 0, if all of it is there.

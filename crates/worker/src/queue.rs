@@ -59,10 +59,10 @@ impl Queue {
     /// [`InstanceError::Memory`].
     pub(crate) fn of_handler(
         handler: &str,
-        plan: &QueuePlan,
+        plan: QueuePlan,
         memory: MemoryKind,
     ) -> Result<Self, InstanceError> {
-        Self::create(handler, plan.clone(), Packet::beside(memory))
+        Self::create(handler, plan, Packet::beside(memory))
     }
 
     /// Makes its words as a map, so that programs can name them.

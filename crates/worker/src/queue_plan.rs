@@ -36,6 +36,8 @@ pub struct QueuePlan {
     pub(crate) rings: usize,
     /// Room for one payload.
     pub(crate) slot_bytes: usize,
+    /// CPUs that have a lock of their own.
+    locks: usize,
 }
 
 impl QueuePlan {
@@ -81,6 +83,7 @@ impl QueuePlan {
             rings_of: Vec::new(),
             rings: 0,
             slot_bytes: 2048,
+            locks: 0,
         };
         for (iface, count) in owns.iter().zip(rings(most)) {
             plan.rings_of.push((*iface, plan.rings..plan.rings + count));
@@ -101,6 +104,14 @@ impl QueuePlan {
         own.map_or(0..0, |(_, rings)| rings.clone())
     }
 
+    /// The same of a handler that runs on so many CPUs at once; of one that does not if there
+    /// are none.
+    #[must_use]
+    pub(crate) const fn on_cpus(mut self, cpus: usize) -> Self {
+        self.locks = cpus;
+        self
+    }
+
     /// Where all of it lies.
     #[must_use]
     pub(crate) const fn layout(&self) -> QueueLayout {
@@ -108,7 +119,7 @@ impl QueuePlan {
             paths: self.most_paths,
             rings: self.rings,
             slot_bytes: self.slot_bytes,
-            locks: 0,
+            locks: self.locks,
         }
     }
 }

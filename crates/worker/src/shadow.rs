@@ -6,13 +6,14 @@
 mod made_up;
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ashway_abi::memory::{STATE_GUEST_PAGES, WASM_PAGE};
 use ashway_abi::{Cause, Verdict};
 use ashway_codegen::normalise::ir::FileOffset;
-use ashway_codegen::normalise::{Limits, Lines, Module, normalise};
+use ashway_codegen::normalise::{Lines, Module};
 use ashway_handler::{Outcome, Stopped};
 use ashway_trial::{Activation, Engine, NotRun, Setup, Trial, same_end};
 
@@ -274,8 +275,7 @@ pub fn compare(
         hint: "`--no-shadow` promotes without".to_owned(),
     };
     let version = &recording.version;
-    let module = normalise(&version.wasm, &Limits::default())
-        .expect("the file was normalised when the version was read");
+    let module = version.module();
     let candidate = DryRun::new(blueprint).map_err(not_run)?;
     // Compiled once more, which takes longer than all the rest: only where it is needed.
     let mut reference = None;
@@ -307,6 +307,7 @@ fn replay(
     mut reference: impl FnMut(&Moment) -> Result<Ended, NotRun>,
 ) -> Result<Result<Compared, Difference>, NotRun> {
     let guest_bytes = module.maximum_pages as usize * WASM_PAGE;
+    let private = module.parallel.map_or(0..0, |it| it.private(module));
     let mut compared = Compared::default();
     for (moment, number) in moments.iter().zip(1..) {
         if !is_own_size(module, moment, guest_bytes) {
@@ -317,12 +318,12 @@ fn replay(
             compared.unclear += 1;
             continue;
         };
-        let Some(what) = differs(moment, &end) else {
+        let Some(what) = differs(moment, &end, &private) else {
             compared.equal += 1;
             continue;
         };
         let is_late = ran_out(&end.activation) || ran_out(&moment.answer);
-        if is_late || differs(moment, &reference(moment)?).is_some() {
+        if is_late || differs(moment, &reference(moment)?, &private).is_some() {
             compared.unclear += 1;
             continue;
         }
@@ -371,8 +372,8 @@ fn repeat(
     })
 }
 
-/// What is different, if anything is.
-fn differs(moment: &Moment, end: &Ended) -> Option<String> {
+/// What is different, if anything is, but for the bytes of memory that are each CPU's own.
+fn differs(moment: &Moment, end: &Ended, private: &Range<usize>) -> Option<String> {
     let Ended {
         activation,
         memory,
@@ -399,10 +400,14 @@ fn differs(moment: &Moment, end: &Ended) -> Option<String> {
     }
     // Either may have more room behind it.
     let room = moment.after.len().min(memory.len());
-    let (after, memory) = (&moment.after[..room], &memory[..room]);
-    (after != memory).then(|| {
-        let at = first_difference(after, memory);
-        format!("byte {at:#x} of the memory is another")
+    let before = private.start.min(room);
+    let behind = private.end.min(room);
+    [0..before, behind..room].into_iter().find_map(|part| {
+        let (was, is) = (&moment.after[part.clone()], &memory[part.clone()]);
+        (was != is).then(|| {
+            let at = part.start + first_difference(was, is);
+            format!("byte {at:#x} of the memory is another")
+        })
     })
 }
 
@@ -420,6 +425,7 @@ fn named(result: Result<u32, Stopped>) -> String {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
+    use ashway_codegen::normalise::{Limits, normalise};
 
     /// Adds the message's first byte to a word and answers with the sum.
     const SUM: &str = r#"(module

@@ -5,13 +5,14 @@ use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ashway_codegen::normalise::{self, Lines, NormaliseError, StateRange, normalise};
+use ashway_codegen::normalise::{self, Lines, Module, NormaliseError, StateRange, normalise};
 use ashway_handler::{Compiled, Engine, Param, param};
+use ashway_kernel::maps::possible_cpus;
 use sha2::{Digest, Sha256};
 
 use crate::error::InstanceError;
 use crate::hex::hex;
-use ashway_config::{HandlerConfig, NotGranted, whole_name};
+use ashway_config::{HandlerConfig, Instances, NotGranted, whole_name};
 
 /// The next [`Version::id`].
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
@@ -27,6 +28,8 @@ pub struct Version {
     pub file: PathBuf,
     /// What was read.
     pub(crate) wasm: Vec<u8>,
+    /// On how many CPUs at once it runs, if it does so.
+    pub(crate) cpus: Option<u32>,
     /// The values of its parameters.
     pub params: BTreeMap<String, Param>,
     /// Its source lines.
@@ -59,7 +62,21 @@ impl Version {
             file: name(),
             source,
         };
-        let module = normalise(&wasm, &limits).map_err(refused)?;
+        let mut module = normalise(&wasm, &limits).map_err(refused)?;
+        let cpus = if config.instances == Instances::Parallel {
+            let cpus = possible_cpus().map_err(|source| InstanceError::Cpus { source })?;
+            Some(cpus as u32)
+        } else {
+            None
+        };
+        if let Some(cpus) = cpus {
+            module
+                .make_parallel(cpus)
+                .map_err(|source| InstanceError::NotParallel {
+                    file: name(),
+                    source,
+                })?;
+        }
         NotGranted::of(&module, config).map_or(Ok(()), Err)?;
         let encoded = normalise::encode(&module);
         let compiled = Compiled::new(engine, &module, &encoded);
@@ -76,7 +93,24 @@ impl Version {
             state_range: module.state_range,
             compiled,
             wasm,
+            cpus,
         })
+    }
+
+    /// What was read, in normal form: milliseconds for an ordinary handler.
+    ///
+    /// # Panics
+    ///
+    /// If no version was read from this file.
+    #[must_use]
+    pub(crate) fn module(&self) -> Module<'_> {
+        let module = normalise(&self.wasm, &normalise::Limits::default());
+        let mut module = module.expect("the file was normalised when the version was read");
+        if let Some(cpus) = self.cpus {
+            let made = module.make_parallel(cpus);
+            made.expect("it was one when the version was read");
+        }
+        module
     }
 
     /// The version of a handler's file: `last` if that is of the same handler, of which this is

@@ -37,8 +37,9 @@ pub(crate) struct Load {
     /// What its memory is made of: auto, arena or array [default: auto]
     #[arg(long, value_name = "KIND")]
     memory: Option<String>,
-    /// How many instances it has: one, or per-cpu, with a memory for each CPU that runs what
-    /// arrives there [default: one]
+    /// How many instances it has: one; per-cpu, with a memory for each CPU that runs what
+    /// arrives there; or parallel, one that runs on all CPUs at once and was built for that
+    /// [default: one]
     #[arg(long, value_name = "HOW")]
     instances: Option<String>,
     /// Slots of its endpoint, a power of two [default: no endpoint]

@@ -105,6 +105,11 @@ fn each_change_of_a_file_is_a_step_or_a_mistake() {
         ),
         (
             "['reply']",
+            "['reply']\ninstances = 'parallel'",
+            &["change handler h instances"],
+        ),
+        (
+            "['reply']",
             "['reply']\nparams = { n = 1 }",
             &["swap handler h params"],
         ),

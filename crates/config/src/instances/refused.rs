@@ -1,4 +1,4 @@
-//! What a handler that has an instance for each CPU cannot have, and why.
+//! What a handler that has an instance for each CPU, or one for all at once, cannot have, and why.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ impl HandlerConfig {
     ///
     /// What that is.
     pub fn may_be_several(&self) -> Result<(), Wrong> {
-        if self.instances == Instances::One || self.send_port == 0 {
+        if self.instances != Instances::PerCpu || self.send_port == 0 {
             return Ok(());
         }
         let message = format!(
@@ -34,24 +34,30 @@ impl HandlerConfig {
 }
 
 impl Config {
-    /// Looks whether a path that ends in a handler which has an instance for each CPU asks for
-    /// what they would have to keep together.
+    /// Looks whether a path that ends in a handler which has an instance for each CPU, or one that
+    /// runs on all of them at once, asks for what they would have to keep together.
     ///
     /// # Errors
     ///
     /// What that is.
     pub fn may_be_split(&self, path: &PathConfig) -> Result<(), Wrong> {
-        if !self.is_per_cpu(&path.handler) {
+        let of = self.some_instance(&path.handler);
+        let instances = of.map_or(Instances::One, |handler| handler.instances);
+        if instances == Instances::One {
             return Ok(());
         }
         let (name, handler) = (&path.name, &path.handler);
-        let each = format!("handler `{handler}` has `instances = \"per-cpu\"`");
+        let each = format!(
+            "handler `{handler}` has `instances = \"{}\"`",
+            instances.word()
+        );
         if path.share.is_some() {
             let message = format!(
                 "path `{name}` has a share, and {each}: a share is an account under the lock of one \
                  instance"
             );
-            let hint = "leave `share` and `rate` out, or give the handler one instance";
+            let hint = "leave `share` and `rate` out, or give the handler one instance, which runs \
+                        one message at a time";
             return Err(("share", message, hint.to_owned()));
         }
         if path.order == OrderRule::Path {
@@ -59,9 +65,11 @@ impl Config {
                 "path `{name}` has `order = \"path\"`, and {each}: messages of two CPUs do not wait \
                  for each other"
             );
-            let hint =
-                "use `order = \"flow\"`, which each instance keeps for what comes by its CPU";
+            let hint = "use `order = \"flow\"`, which holds for what comes by the same CPU";
             return Err(("order", message, hint.to_owned()));
+        }
+        if instances == Instances::Parallel {
+            return Ok(());
         }
         let mut names = path.ifaces.iter().chain(&path.patterns);
         if let Some(pattern) = names.find(|name| Glob::is_one(name)) {
@@ -86,7 +94,8 @@ impl Config {
     }
 }
 
-/// Notes everything that handlers with an instance for each CPU cannot have in a file.
+/// Notes everything that handlers with an instance for each CPU, or one for all at once, cannot have
+/// in a file.
 pub(crate) fn check(reader: &mut Reader<'_>, config: &Config, graph: &NodeGraph) {
     let several = config.handlers.iter();
     let several: Vec<_> = several
@@ -109,14 +118,14 @@ pub(crate) fn check(reader: &mut Reader<'_>, config: &Config, graph: &NodeGraph)
             reader.error("not_supported", span, message, Some(hint));
         }
     }
-    if several.is_empty() {
-        return;
-    }
     for path in &config.paths {
         if let Err((key, message, hint)) = config.may_be_split(path) {
             let span = place(reader, ["path", &path.name], &[key, "rate"]);
             reader.error("contradiction", span, message, Some(hint));
         }
+    }
+    if several.is_empty() {
+        return;
     }
     for path in &config.long_paths {
         if let Some(handler) = leads_through(config, graph, path) {

@@ -7,6 +7,8 @@ use ashway_abi::{Cause, trusted};
 
 use super::Instance;
 use crate::bug::{self, Bug};
+use crate::cpu_locks::CpuLocks;
+use crate::queue::Queue;
 use crate::version::Version;
 
 /// A fault, as its owner is told of it.
@@ -51,13 +53,37 @@ impl Instance {
     }
 
     /// Records a fault in the user tier, as programs do in the kernel tier: while nobody
-    /// else runs the handler.
+    /// else runs the handler, or, of one that runs on several CPUs at once, while nobody else may
+    /// write.
     pub(crate) fn record_fault(&self, version: &Version, cause: Cause, at: u32, row: u32) {
+        let is_parallel = self.is_parallel();
+        if is_parallel && !self.may_write_fault() {
+            let count = self.fault_word(trusted::FAULT_COUNT);
+            count.fetch_add(1, Ordering::AcqRel);
+            return;
+        }
         for (offset, value) in self.steps(version, cause, at, row) {
-            self.fault_word(offset).store(value, Ordering::Release);
+            let word = self.fault_word(offset);
+            if is_parallel && offset == trusted::FAULT_COUNT {
+                word.fetch_add(1, Ordering::Release);
+            } else {
+                word.store(value, Ordering::Release);
+            }
             // Nothing that comes later is seen before it.
             fence(Ordering::Release);
         }
+        if is_parallel {
+            let wanted = self.fault_word(trusted::FAULT_WANTED);
+            wanted.store(1, Ordering::Release);
+        }
+    }
+
+    /// Takes the right to write the words of a fault, if one is wanted and nobody writes.
+    fn may_write_fault(&self) -> bool {
+        let wanted = self.fault_word(trusted::FAULT_WANTED);
+        let (to, order) = (trusted::FAULT_WRITTEN, Ordering::AcqRel);
+        let taken = wanted.compare_exchange(1, to, order, Ordering::Acquire);
+        taken.is_ok()
     }
 
     /// What is written for a fault, in order ([`trusted::FAULT_CAUSE`]).
@@ -133,10 +159,8 @@ impl Instance {
     pub fn want_fault(&self) {
         if let Some(queue) = &self.queue {
             let wanted = queue.words().u32_at(trusted::FAULT_WANTED);
-            let lock = queue.words().u32_at(trusted::LOCK);
             // While it is 0, no program begins to keep one.
-            if wanted.load(Ordering::Acquire) == 0 && lock.load(Ordering::Acquire) != trusted::HELD
-            {
+            if wanted.load(Ordering::Acquire) == 0 && !has_kept(queue) {
                 wanted.store(1, Ordering::Release);
             }
         }
@@ -148,8 +172,8 @@ impl Instance {
     #[must_use]
     pub fn keeps_fault(&self) -> bool {
         self.queue.as_ref().is_some_and(|queue| {
-            let word = |offset| queue.words().u32_at(offset).load(Ordering::Acquire);
-            word(trusted::FAULT_WANTED) == 0 && word(trusted::LOCK) == trusted::HELD
+            let wanted = queue.words().u32_at(trusted::FAULT_WANTED);
+            wanted.load(Ordering::Acquire) == 0 && has_kept(queue)
         })
     }
 
@@ -175,6 +199,14 @@ impl Instance {
             message: frame.split_off(front.min(frame.len())),
             front: frame,
         })
+    }
+}
+
+/// Whether a program has left its sign in a lock of the handler.
+fn has_kept(queue: &Queue) -> bool {
+    match CpuLocks::of(queue) {
+        Some(locks) => locks.keep_fault(),
+        None => queue.words().u32_at(trusted::LOCK).load(Ordering::Acquire) == trusted::HELD,
     }
 }
 

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use ashway_check::{Around, Shape, check};
 use ashway_codegen::instance::{self, Handler, Spec};
-use ashway_codegen::normalise::{self, normalise};
 use ashway_config::{PathConfig, Share};
 use ashway_kernel::Program;
 
@@ -120,8 +119,7 @@ impl Instance {
             line: None,
             hint: "run `ashway doctor` to see what is missing".to_owned(),
         })?;
-        let module = normalise(&version.wasm, &normalise::Limits::default())
-            .expect("the file was normalised when the instance was made");
+        let module = version.module();
         let entry = module
             .exports
             .iter()

@@ -10,7 +10,6 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use ashway_codegen::normalise::{Limits, normalise};
 use ashway_trial::{Activation, Engine, Setup, Trial};
 use ashway_wire::emit::Headers;
 
@@ -58,8 +57,7 @@ fn rehearse(
     function: &str,
     time: Duration,
 ) -> Result<(), NotPromoted> {
-    let module = normalise(&version.wasm, &Limits::default())
-        .expect("the file was normalised when the version was read");
+    let module = version.module();
     let setup = Setup {
         budget: budget(time),
         ..Setup::default()

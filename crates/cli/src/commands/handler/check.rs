@@ -6,7 +6,7 @@ use std::path::{Path as FsPath, PathBuf};
 use std::time::{Duration, Instant};
 
 use ashway_abi::context::CALL_SLOTS;
-use ashway_codegen::normalise::{Module, Profile, static_bound};
+use ashway_codegen::normalise::{Module, ParallelError, Profile, static_bound};
 use ashway_codegen::promote::{self, PromoteError};
 use ashway_kernel::{LoadError, verifier_log};
 use ashway_trial::{Blame, Engine, Loaded, NotRun, Setup, Trial};
@@ -37,6 +37,7 @@ JSON (-j):
     \"maximum_pages\", \"state_bytes\", \"exports\": [], \"symbols\": [], \"imports\": [],
     \"grants\": [], \"pipes\": [ { \"list\", \"registers\": [ { \"number\", \"name\" } ] } ],
     \"recursion\": false, \"call_stack_slots\": 4096, \"source_lines\": true,
+    \"parallel\": { \"takes\": true, \"stack_bytes\": 16384 or null, \"because\", \"hint\" },
     \"tiers\": {
       \"user\": { \"takes\": true, \"because\": null },
       \"kernel\": { \"verified\": true, \"why_not_verified\": null, \"because\": null,
@@ -77,6 +78,8 @@ pub(in crate::commands) struct Report<'m> {
     module: &'m Module<'m>,
     /// What the user tier says.
     user: Result<(), NotRun>,
+    /// Whether it can run on several CPUs at once, and with how large a stack on each.
+    parallel: Result<Option<u32>, ParallelError>,
     /// Why the kernel's verifier was not asked.
     not_asked: Option<String>,
     /// Why no handler at all runs in the kernel tier.
@@ -85,6 +88,14 @@ pub(in crate::commands) struct Report<'m> {
     handlers: Vec<Promoted<'m>>,
     /// The verifier's words, if they were asked for.
     log: String,
+}
+
+/// Whether a module can run on several CPUs at once, and the bytes of its stack on each.
+fn parallel(module: &Module<'_>) -> Result<Option<u32>, ParallelError> {
+    let mut module = module.clone();
+    module.make_parallel(1)?;
+    let stacks = module.parallel.and_then(|parallel| parallel.stacks);
+    Ok(stacks.map(|stacks| stacks.bytes()))
 }
 
 /// A handler in the kernel tier.
@@ -121,6 +132,7 @@ impl<'m> Report<'m> {
             bytes,
             module,
             user: Trial::new(module, Engine::User, &setup).map(|_| ()),
+            parallel: parallel(module),
             not_asked: None,
             kernel: None,
             handlers: Vec::new(),
@@ -221,6 +233,12 @@ impl<'m> Report<'m> {
             "recursion": promote::recurses(module),
             "call_stack_slots": CALL_SLOTS,
             "source_lines": !module.lines.is_empty(),
+            "parallel": {
+                "takes": self.parallel.is_ok(),
+                "stack_bytes": self.parallel.as_ref().ok(),
+                "because": self.parallel.as_ref().err().map(ToString::to_string),
+                "hint": self.parallel.as_ref().err().map(ParallelError::hint),
+            },
             "tiers": {
                 "user": {
                     "takes": self.user.is_ok(),
@@ -325,6 +343,12 @@ impl<'m> Report<'m> {
             "no".to_owned()
         };
         let _ = writeln!(text, "  recursion  {recursion}");
+        let parallel = match &self.parallel {
+            Ok(None) => "can be".to_owned(),
+            Ok(Some(bytes)) => format!("can be, with a stack of {bytes} bytes for each CPU"),
+            Err(error) => format!("cannot be: {}", clean(&error.to_string())),
+        };
+        let _ = writeln!(text, "  parallel   {parallel}");
         let user = match &self.user {
             Ok(()) => "takes it".to_owned(),
             Err(error) => format!("refuses it: {}", clean(&tier::because(module, error))),

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use ashway_abi::memory::WASM_PAGE;
 use ashway_abi::{Cause, Verdict};
 use ashway_api::answer::Fault as Exported;
 use ashway_api::request;
@@ -172,6 +173,7 @@ fn again(fault: &Fault<'_>, tier: &str) -> Result<(String, String), Failure> {
         )
         .because(&error)
     })?;
+    let module = with_stacks(module, fault.guest.len());
     let setup = Setup {
         budget: ashway_worker::budget(fault.budget),
         ..Setup::default()
@@ -221,6 +223,27 @@ fn again(fault: &Fault<'_>, tier: &str) -> Result<(String, String), Failure> {
         None => format!("offset {}", stopped.at),
     };
     Ok((stopped.cause.name().to_owned(), clean(&at)))
+}
+
+/// The module as it was loaded over so many bytes of its own: those of a handler that runs on
+/// several CPUs at once have a stack for each in them.
+fn with_stacks(module: Module<'_>, guest_bytes: usize) -> Module<'_> {
+    let bytes = |module: &Module<'_>| module.maximum_pages as usize * WASM_PAGE;
+    if bytes(&module) >= guest_bytes {
+        return module;
+    }
+    for cpus in 1.. {
+        let mut parallel = module.clone();
+        let made = parallel.make_parallel(cpus).is_ok();
+        let has_stacks = parallel.parallel.is_some_and(|it| it.stacks.is_some());
+        if !made || !has_stacks || bytes(&parallel) > guest_bytes {
+            break;
+        }
+        if bytes(&parallel) == guest_bytes {
+            return parallel;
+        }
+    }
+    module
 }
 
 /// Where a handler's function begins.
