@@ -118,6 +118,13 @@ int ashway_by_hand(CONTEXT *ctx)
     __u32 *value = bpf_map_lookup_elem(&counter, &zero);
     if (!value)
         return PASS;
+#ifdef TURNS
+    volatile __u32 word;
+#pragma clang loop unroll(disable)
+    for (int left = TURNS; left > 0; left--)
+        word = left;
+    (void)word;
+#endif
     __u32 add = bpf_ntohl(*number);
     __be32 reply = bpf_htonl(__sync_fetch_and_add(value, add) + add);
     body += (__u64)(~*number & 0xffffffff) + reply;

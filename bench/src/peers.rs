@@ -24,7 +24,13 @@ const CLANG: &str = "clang-19";
 /// Names [`INSTALL`] if a tool or header is missing.
 pub fn build() -> Result<PathBuf> {
     let (sources, out) = folders()?;
-    for name in ["xdp_counter", "tc_counter", "xdp_forward", "xdp_pipes"] {
+    for name in [
+        "xdp_counter",
+        "tc_counter",
+        "tc_busy",
+        "xdp_forward",
+        "xdp_pipes",
+    ] {
         let source = sources.join(name).with_extension("c");
         let object = out.join(name).with_extension("o");
         let included = ["xdp_common.h", "xdp_counter.c"].map(|file| sources.join(file));

@@ -5,7 +5,8 @@
 //! queue. On a veth the handler runs on the CPU of who asks, so the two meet at its instance,
 //! which runs one message at a time. How long answers take, and how many messages went to the
 //! user tier for it, at TCX and under native XDP; with `ASHWAY_BEFORE` also those of another
-//! `ashway`. Then the same of a handler that has an instance for each CPU: by how much two clients
+//! `ashway`. Then the same of a handler that has an instance for each CPU, of one that runs on all
+//! CPUs at once, and of a program by hand that does the same: by how much two clients
 //! have more of it than one. Clients are ordinary processes: real-time ones on all CPUs would leave
 //! the worker none. They need the CPUs that the handler runs on, so a client whose handler takes
 //! 1 us shows more of itself than of it: for the rate the handler takes about 10.
@@ -18,13 +19,14 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use ashway_kernel::iface;
-use ashway_rig::{Rig, RigOptions, UdpClient};
+use ashway_kernel::{Attached, Iface, iface};
+use ashway_rig::{Node, Rig, RigOptions, UdpClient};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::{Value, json};
 
 use crate::Report;
 use crate::hosts::{named, status};
+use crate::peers::Object;
 use crate::ratio::{self, Ratio, Target};
 use crate::stats::{Spread, Times};
 use crate::table;
@@ -48,16 +50,22 @@ const PORT: u16 = 7777;
 /// How long an answer may take; what has not come by then, its handler was stopped.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Takes some thousand turns of a loop, about 1 us, and answers with the message as it is.
+/// Counts, takes some thousand turns of a loop over a word of its stack, about 1 us, and answers
+/// with the message as it is.
 const ABOUT_1_US: &str = r#"(module (memory (export "memory") 1 1)
-    (func (export "on_rx") (param i32 i32) (result i32) (local $left i32)
+    (global $__stack_pointer (mut i32) (i32.const 4096))
+    (func (export "on_rx") (param i32 i32) (result i32) (local $left i32) (local $frame i32)
+        (local.set $frame (i32.sub (global.get $__stack_pointer) (i32.const 64)))
+        (global.set $__stack_pointer (local.get $frame))
+        (drop (i32.atomic.rmw.add (i32.const 8192) (i32.const 1)))
         (local.set $left (i32.const 1500))
         (loop $on
-            (i32.store (i32.const 64) (local.get $left))
+            (i32.store (local.get $frame) (local.get $left))
             (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+        (global.set $__stack_pointer (i32.add (local.get $frame) (i32.const 64)))
         (i32.const 1)))"#;
 
-/// The same of about 10 us.
+/// The same of about 10 us; the loop of `bench/peers/tc_busy.c` takes as long.
 const ABOUT_10_US: u32 = 7_500;
 
 /// Where it runs, which `ashway` it is, and what runs there.
@@ -73,17 +81,25 @@ struct Case {
 enum Handler {
     /// Of about 1 us, with one instance.
     Short,
+    /// The same, which runs on all CPUs at once.
+    ShortParallel,
     /// Of about 10 us, with one.
     Long,
     /// The same with one for each CPU.
     LongPerCpu,
+    /// The same, which runs on all CPUs at once.
+    LongParallel,
+    /// A loop that takes as long, in C and without Ashway.
+    LongByHand,
 }
 
 impl Handler {
     const fn file(self) -> &'static str {
         match self {
-            Self::Short => "about1us.wasm",
-            Self::Long | Self::LongPerCpu => "about10us.wasm",
+            Self::Short | Self::ShortParallel => "about1us.wasm",
+            Self::Long | Self::LongPerCpu | Self::LongParallel | Self::LongByHand => {
+                "about10us.wasm"
+            }
         }
     }
 
@@ -91,14 +107,17 @@ impl Handler {
     /// so one that is long has time for when its CPU is taken away.
     const fn path(self) -> &'static str {
         match self {
-            Self::Short => "",
-            Self::Long | Self::LongPerCpu => "budget = \"1 ms\"\n",
+            Self::Short | Self::ShortParallel => "",
+            Self::Long | Self::LongPerCpu | Self::LongParallel | Self::LongByHand => {
+                "budget = \"1 ms\"\n"
+            }
         }
     }
 
     const fn instances(self) -> &'static str {
         match self {
-            Self::Short | Self::Long => "",
+            Self::Short | Self::Long | Self::LongByHand => "",
+            Self::ShortParallel | Self::LongParallel => "instances = \"parallel\"\n",
             Self::LongPerCpu => "instances = \"per-cpu\"\n",
         }
     }
@@ -170,11 +189,16 @@ fn cases(options: &Options) -> Vec<Case> {
     };
     let mut cases = vec![
         case("tcx", "tcx", &options.binary),
+        long("tcx, parallel", "tcx", Handler::ShortParallel),
         case("xdp", "xdp", &options.binary),
+        long("xdp, parallel", "xdp", Handler::ShortParallel),
         long("tcx, 10 us", "tcx", Handler::Long),
         long("tcx, 10 us, per-cpu", "tcx", Handler::LongPerCpu),
+        long("tcx, 10 us, parallel", "tcx", Handler::LongParallel),
+        long("tcx, 10 us, by hand", "tcx", Handler::LongByHand),
         long("xdp, 10 us", "xdp", Handler::Long),
         long("xdp, 10 us, per-cpu", "xdp", Handler::LongPerCpu),
+        long("xdp, 10 us, parallel", "xdp", Handler::LongParallel),
     ];
     let before = std::env::var_os("ASHWAY_BEFORE").map(PathBuf::from);
     if before.is_some() {
@@ -192,19 +216,17 @@ fn measure(case: &Case, folder: &Path, lasts: Duration) -> Result<[Seen; 2]> {
         ..RigOptions::default()
     };
     let rig = Rig::new("cpus", options)?;
-    let (attach, path) = (case.attach, case.handler.path());
-    let instances = case.handler.instances();
-    let file = folder.join(case.handler.file());
-    let file = file.display();
-    let mut builder = rig.node(format!(
-        "[iface.b0]\nattach = {attach:?}\n[handler.h]\nfile = \"{file}\"\nallow = [\"reply\"]\n\
-         {instances}[path.h]\niface = \"b0\"\nmatch = \"udp and dst port {PORT}\"\nhandler = \"h\"\n\
-         tier = \"kernel\"\n{path}"
-    ));
-    if let Some(binary) = &case.binary {
-        builder = builder.binary(binary);
-    }
-    let node = builder.start()?;
+    let mut by_hand = None;
+    let node = if case.handler == Handler::LongByHand {
+        let object = Object::load("tc_busy")?;
+        let program = object.program("ashway_by_hand")?;
+        let attach =
+            || -> Result<_> { Ok(Attached::tcx(&program, Iface::by_name("b0")?.ifindex)?) };
+        by_hand = Some((rig.in_b(attach)?, object));
+        None
+    } else {
+        Some(start(&rig, case, folder)?)
+    };
     let clients = if case.attach == "xdp" {
         [client_of_queue(&rig, 0)?, client_of_queue(&rig, 1)?]
     } else {
@@ -213,6 +235,9 @@ fn measure(case: &Case, folder: &Path, lasts: Duration) -> Result<[Seen; 2]> {
     };
     let sockets = clients.each_ref().map(UdpClient::socket);
     let count = || -> Result<Value> {
+        let Some(node) = &node else {
+            return Ok(Value::Null);
+        };
         let path = named(&status(node.socket())?, "paths", "h")?.clone();
         if path["tier"] != "kernel" {
             bail!("the handler is not in the kernel tier: {path:#}");
@@ -239,8 +264,28 @@ fn measure(case: &Case, folder: &Path, lasts: Duration) -> Result<[Seen; 2]> {
             stopped: risen(|path| path["activations"]["aborted"].as_u64().unwrap_or(0)),
         });
     }
-    node.stop()?;
+    drop(by_hand);
+    if let Some(node) = node {
+        node.stop()?;
+    }
     Ok([all[0], all[1]])
+}
+
+/// A node with the case's handler.
+fn start(rig: &Rig, case: &Case, folder: &Path) -> Result<Node> {
+    let (attach, path) = (case.attach, case.handler.path());
+    let instances = case.handler.instances();
+    let file = folder.join(case.handler.file());
+    let file = file.display();
+    let mut builder = rig.node(format!(
+        "[iface.b0]\nattach = {attach:?}\n[handler.h]\nfile = \"{file}\"\nallow = [\"reply\"]\n\
+         {instances}[path.h]\niface = \"b0\"\nmatch = \"udp and dst port {PORT}\"\nhandler = \"h\"\n\
+         tier = \"kernel\"\n{path}"
+    ));
+    if let Some(binary) = &case.binary {
+        builder = builder.binary(binary);
+    }
+    builder.start()
 }
 
 /// Messages of a path that went to the user tier, whatever for.
@@ -399,14 +444,30 @@ fn report(cases: &[Case], found: &[Vec<[Seen; 2]>]) -> Report {
         let grows = match case.name {
             "tcx, 10 us, per-cpu" => "per_cpu_rate_of_two_over_one_at_tcx",
             "xdp, 10 us, per-cpu" => "per_cpu_rate_of_two_over_one_under_xdp",
+            "tcx, 10 us, parallel" => "parallel_rate_of_two_over_one_at_tcx",
+            "xdp, 10 us, parallel" => "parallel_rate_of_two_over_one_under_xdp",
+            // The most that this machine has to give.
+            "tcx, 10 us, by hand" => "by_hand_rate_of_two_over_one_at_tcx",
             _ => "",
         };
         if !grows.is_empty() {
-            ratios.extend(Ratio::of(grows, Target::AtLeast(1.8), rate));
+            let target = match case.handler {
+                Handler::LongByHand => Target::Recorded,
+                _ => Target::AtLeast(1.8),
+            };
+            ratios.extend(Ratio::of(grows, target, rate));
         }
         let names = match case.name {
             "tcx" => ["percent_crossed_at_tcx", "p99_over_one_client_at_tcx"],
             "xdp" => ["percent_crossed_under_xdp", "p99_over_one_client_under_xdp"],
+            "tcx, parallel" => [
+                "parallel_percent_crossed_at_tcx",
+                "parallel_p99_over_one_client_at_tcx",
+            ],
+            "xdp, parallel" => [
+                "parallel_percent_crossed_under_xdp",
+                "parallel_p99_over_one_client_under_xdp",
+            ],
             _ => continue,
         };
         ratios.extend(Ratio::of(names[0], Target::AtMost(0.1), crossed));
