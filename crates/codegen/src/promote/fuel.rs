@@ -89,8 +89,7 @@ impl Emitter<'_> {
         for (reg, size, slot) in &slow.lent {
             self.asm.store(*size, Reg::R9, *slot, *reg);
         }
-        self.asm.mov(Reg::R1, Reg::R9);
-        self.asm.call_own(self.looks.refill);
+        self.call_look(self.looks.refill);
         if slow.lent.is_empty() {
             self.asm.jump_if_imm(op::JEQ, Reg::R0, 0, slow.back);
         } else {

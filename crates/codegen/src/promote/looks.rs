@@ -16,6 +16,7 @@
 //! at most its fuel at the pace of loads that all wait for memory would not do: 3,072 units take
 //! twice a budget of 50 us then.)
 
+use super::emitter::Emitter;
 use super::shape::STRETCH_NS;
 use super::tick::TICKS;
 use crate::bug::{self, Bug};
@@ -47,6 +48,21 @@ impl Looks {
         asm.line(None);
         refill(asm, self.refill, budget);
         ticks(asm, self.ticks, budget);
+    }
+}
+
+impl Emitter<'_> {
+    /// Calls one, with the context in `r1`.
+    ///
+    /// The verifier takes it that a subprogram reads all of `r1` to `r5` (Linux 6.18,
+    /// `compute_insn_live_regs`), so that what was left in them would be kept apart on all ways
+    /// that lead here.
+    pub(super) fn call_look(&mut self, look: Label) {
+        self.asm.mov(R1, R9);
+        for unused in [R2, R3, R4, R5] {
+            self.asm.mov_imm(unused, 0);
+        }
+        self.asm.call_own(look);
     }
 }
 

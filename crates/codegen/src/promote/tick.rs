@@ -102,8 +102,7 @@ impl Emitter<'_> {
         for (reg, word) in live.iter().zip(words) {
             self.asm.store(Size::D, Reg::R9, word, *reg);
         }
-        self.asm.mov(Reg::R1, Reg::R9);
-        self.asm.call_own(self.looks.ticks);
+        self.call_look(self.looks.ticks);
         self.asm.jump_if_imm(op::JNE, Reg::R0, 0, time);
         for (reg, word) in live.iter().zip(words) {
             self.asm.load(Size::D, *reg, Reg::R9, word);
