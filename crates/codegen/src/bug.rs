@@ -84,6 +84,8 @@ ashway_abi::named_bugs! {
     WordOffByOne,
     /// A table's function is called whatever its type.
     CallAnyType,
+    /// What the kernel would take too long to load is translated.
+    LoadTimeIgnored,
     /// A trap is blamed on the file's first byte instead of the operator.
     TrapPlace,
 

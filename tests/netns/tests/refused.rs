@@ -117,7 +117,7 @@ fn corpus() -> [Refused; 5] {
         Refused {
             name: "long",
             file: Some(long()),
-            because: "more than 57344 eBPF instructions",
+            because: "more than 200000 eBPF instructions",
             hint: "make the handler smaller",
             line: "",
             answers: |client| {

@@ -54,6 +54,18 @@ pub struct Assembler {
     labels: Vec<Option<usize>>,
     lines: Vec<(String, u32)>,
     current_line: u32,
+    patched: Patched,
+}
+
+/// Instructions that the kernel replaces or removes one by one when it has verified a
+/// program, and each time moves all that comes behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Patched {
+    /// In whose place it puts several: `may_goto`, and divisions by a register.
+    pub grown: usize,
+    /// Conditional jumps. One of which it knows that it is always or never taken goes, and
+    /// what only the other way leads to.
+    pub jumps: usize,
 }
 
 /// How far a conditional jump goes. Its offset has 16 bits, but the kernel puts
@@ -119,6 +131,12 @@ impl Assembler {
         self.items.len()
     }
 
+    /// What the kernel may have to patch in them.
+    #[must_use]
+    pub const fn patched(&self) -> Patched {
+        self.patched
+    }
+
     /// Whether nothing has been emitted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -150,6 +168,17 @@ impl Assembler {
 
     fn push(&mut self, insn: Insn, target: Option<Label>, map: Option<(MapRef, Option<u32>)>) {
         let line = self.current_line;
+        let (class, operation) = (insn.opcode & 0x07, insn.opcode & 0xf0);
+        let by_register = insn.opcode & SRC_REG != 0;
+        match (class, operation) {
+            (CLASS_JMP, op::JCOND) => self.patched.grown += 1,
+            (CLASS_ALU32 | CLASS_ALU64, op::DIV | op::MOD) if by_register => {
+                self.patched.grown += 1;
+            }
+            (CLASS_JMP, op::JA | op::CALL | op::EXIT) => {}
+            (CLASS_JMP | CLASS_JMP32, _) => self.patched.jumps += 1,
+            _ => {}
+        }
         self.items.push(Item {
             insn,
             target,

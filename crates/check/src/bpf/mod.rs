@@ -15,7 +15,7 @@ mod print;
 
 pub use asm::invert;
 pub(crate) use asm::mirror;
-pub use asm::{Assembler, Label};
+pub use asm::{Assembler, Label, Patched};
 pub use btf::{Btf, Line};
 pub use hook::{Field, Hook, skb};
 pub use insn::{Atomic, Insn, Reg, Size, helper, op};

@@ -7,7 +7,7 @@ use super::fuel::SlowCharge;
 use super::looks::Looks;
 use super::recursion::SlowPop;
 use super::stack::Entry;
-use super::{Shape, Summary};
+use super::{Shape, Summary, load_time};
 use crate::bug::{self, Bug};
 use crate::normalise::Module;
 use crate::normalise::ir::{FileOffset, Op};
@@ -73,18 +73,6 @@ fn begin_stack(asm: &mut Assembler, module: &Module<'_>) {
     asm.alu_imm(op::ADD, Reg::R0, (stacks.top() - stacks.least()) as i32);
     asm.store(Size::W, Reg::R9, at, Reg::R0);
 }
-
-/// Instructions of a program.
-///
-/// The kernel would take more (`BPF_COMPLEXITY_LIMIT_INSNS`), but when it has
-/// verified them it replaces divisions and heads of loops and removes dead
-/// branches one by one, and moves all that comes behind each time. So the time
-/// grows with the square, and no other thread gets that CPU meanwhile. 32,768 take
-/// at most 1.2 s where they are divisions, message accesses, loops or bulk
-/// operations, and 1.7 s where they were chosen to be dead; this many, three times
-/// that. The official test suite has a function of 51,787. Far jumps, which the
-/// assembler makes of two instructions, count as one.
-pub(super) const MOST_INSNS: usize = 56 * 1024;
 
 /// Operands that all frames together have room for; more need not be followed.
 const MOST_OPERANDS: usize = context::FRAMES_BYTES / 8;
@@ -279,7 +267,7 @@ impl<'e> Emitter<'e> {
 
     /// Whether there is too much already.
     pub(super) fn is_too_long(&self) -> bool {
-        self.asm.len() > MOST_INSNS
+        self.check_load().is_err()
     }
 
     /// What will not be loaded is not worth making: hostile code ends here.
@@ -291,13 +279,12 @@ impl<'e> Emitter<'e> {
                 most: context::FRAMES_BYTES,
             });
         }
-        if self.is_too_long() {
-            return Err(PromoteError::TooLong {
-                place: CodePlace::new(self.at, &self.shape.module.lines),
-                most: MOST_INSNS,
-            });
-        }
-        Ok(())
+        self.check_load()
+    }
+
+    fn check_load(&self) -> Result<(), PromoteError> {
+        let place = || CodePlace::new(self.at, &self.shape.module.lines);
+        load_time::check(self.asm, self.shape.memory, place)
     }
 
     /// Parameters and zeros to where locals live.

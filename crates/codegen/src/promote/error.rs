@@ -74,14 +74,32 @@ pub enum PromoteError {
         most: usize,
     },
 
-    /// More code than the kernel is given: its time to load grows with the
-    /// square of it.
+    /// More code than the kernel is given.
     #[error("{place}: the handler takes more than {most} eBPF instructions")]
     TooLong {
         /// How far the translation came.
         place: CodePlace,
         /// Instructions there can be.
         most: usize,
+    },
+
+    /// The kernel would take longer to load it than others can be kept from a CPU.
+    #[error(
+        "{place}: the kernel would take more than {seconds} s to load the handler: {insns} eBPF \
+         instructions so far, {grown} loops, calls and divisions and {jumps} conditional jumps \
+         among them"
+    )]
+    TooSlow {
+        /// How far the translation came.
+        place: CodePlace,
+        /// What there is, in s.
+        seconds: u64,
+        /// Instructions so far.
+        insns: usize,
+        /// Of these, what the kernel puts several in the place of.
+        grown: usize,
+        /// Of these, what it may remove.
+        jumps: usize,
     },
 
     /// The function to run has not the type `(i32, i32) -> i32`.
@@ -101,7 +119,8 @@ impl PromoteError {
             | Self::UserTierOnly { place, .. }
             | Self::Pipe { place, .. }
             | Self::Frames { place, .. }
-            | Self::TooLong { place, .. } => Some(place),
+            | Self::TooLong { place, .. }
+            | Self::TooSlow { place, .. } => Some(place),
             Self::HandlerType { .. } => None,
         }
     }
@@ -122,6 +141,9 @@ impl PromoteError {
             Self::Frames { .. } => "use fewer local variables or a flatter call graph",
             Self::TooLong { .. } => {
                 "make the handler smaller, or set `tier = \"user\"` on the path"
+            }
+            Self::TooSlow { .. } => {
+                "make the handler smaller, compile it with `-Os`, or set `tier = \"user\"` on the path"
             }
             Self::HandlerType { .. } => "write `ASHWAY_HANDLER int on_rx(int len, int channel)`",
         }

@@ -9,8 +9,8 @@
 //! wait on the call stack (`recursion.rs`).
 
 use super::Shape;
-use super::emitter::MOST_INSNS;
 use super::error::{CodePlace, PromoteError};
+use super::load_time::MOST_INSNS;
 use crate::bug::{self, Bug};
 use crate::normalise::Module;
 use crate::normalise::ir::{Function, OpKind};

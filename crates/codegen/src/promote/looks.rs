@@ -54,9 +54,9 @@ impl Looks {
 impl Emitter<'_> {
     /// Calls one, with the context in `r1`.
     ///
-    /// The verifier takes it that a subprogram reads all of `r1` to `r5` (Linux 6.18,
-    /// `compute_insn_live_regs`), so that what was left in them would be kept apart on all ways
-    /// that lead here.
+    /// The verifier takes it that a subprogram reads all of `r1` to `r5`, so that what was left in
+    /// them would be kept apart on all ways that lead here (docs/facts.md, "Registers at a
+    /// subprogram's call").
     pub(super) fn call_look(&mut self, look: Label) {
         self.asm.mov(R1, R9);
         for unused in [R2, R3, R4, R5] {

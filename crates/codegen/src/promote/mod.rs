@@ -47,6 +47,7 @@ mod frame;
 mod fuel;
 mod host;
 mod integer;
+mod load_time;
 mod looks;
 mod memory;
 mod message;

@@ -93,6 +93,7 @@ const fn guard(bug: Bug) -> &'static str {
         B::StackUnchecked => "promote::recursion::the_call_stack_has_an_end_at_a_place",
         B::WordOffByOne => "promote::tables::entries_outside_trap_and_change_nothing",
         B::CallAnyType => "promote::tables::calls_follow_what_was_stored",
+        B::LoadTimeIgnored => "promote::refusals::what_would_load_too_slowly_is_refused_by_name",
         B::Speculated => "normalise::no_processor_guesses_an_address_beyond_the_message",
         B::LoopFree => "normalise::a_loop_pays_for_its_own_turn_and_not_for_inner_loops",
         B::EntryFree => "normalise::functions_that_run_often_pay_at_their_entry",

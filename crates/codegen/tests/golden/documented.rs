@@ -33,7 +33,17 @@ fn refusals() -> Vec<Refusal> {
             found: 2,
             most: 1,
         },
-        PromoteError::TooLong { place, most: 1 },
+        PromoteError::TooLong {
+            place: place.clone(),
+            most: 1,
+        },
+        PromoteError::TooSlow {
+            place,
+            seconds: 3,
+            insns: 4,
+            grown: 1,
+            jumps: 2,
+        },
         PromoteError::HandlerType { function: 1 },
     ];
     let large = large.iter().map(|error| Refusal::promote("", "", error));

@@ -52,22 +52,45 @@ fn hostile_sizes_end_early() {
         "(memory.copy (local.get 0) (local.get 1) (local.get 0))".repeat(20_000)
     );
     let error = refusal(&handler(&long));
-    assert!(matches!(error, PromoteError::TooLong { .. }), "{error:?}");
+    assert!(matches!(error, PromoteError::TooSlow { .. }), "{error:?}");
 }
 
 #[test]
 fn what_is_too_long_is_refused_by_name() {
     let many = |times| {
-        let once = "(local.set 0 (i32.mul (local.get 0) (local.get 1)))";
-        handler(&format!("{} (local.get 0)", once.repeat(times)))
+        let once = "(local.set 2 (i64.popcnt (i64.add (local.get 2) (i64.const 1))))";
+        let all = format!("(local i64) {} (i32.const 0)", once.repeat(times));
+        handler(&all)
     };
-    promote(&many(48_000), MemoryKind::Arena, false, PLENTY).unwrap();
-    let error = refusal(&many(57_344));
+    let long = promote(&many(6_000), MemoryKind::Arena, false, PLENTY).unwrap();
+    assert!(long.summary.insns > 100_000, "{:?}", long.summary);
+    let error = refusal(&many(20_000));
     assert!(matches!(error, PromoteError::TooLong { .. }), "{error:?}");
     assert!(
         error
             .to_string()
-            .ends_with("the handler takes more than 57344 eBPF instructions"),
+            .ends_with("the handler takes more than 200000 eBPF instructions"),
         "{error}"
     );
+}
+
+/// Branches of which the verifier knows that they are never taken, and which the kernel would
+/// remove one by one.
+#[test]
+fn what_would_load_too_slowly_is_refused_by_name() {
+    let many = |times| {
+        let once = "(if (i32.gt_u (i32.and (local.get 0) (i32.const 255)) (i32.const 300))
+            (then (local.set 1 (i32.add (local.get 1) (i32.const 3)))))";
+        handler(&format!("{} (local.get 1)", once.repeat(times)))
+    };
+    promote(&many(8_000), MemoryKind::Arena, false, PLENTY).unwrap();
+    let error = refusal(&many(20_000));
+    assert!(matches!(error, PromoteError::TooSlow { .. }), "{error:?}");
+    assert!(
+        error
+            .to_string()
+            .contains("the kernel would take more than 3 s to load the handler"),
+        "{error}"
+    );
+    assert!(error.place().is_some() && error.hint().contains("-Os"));
 }

@@ -55,6 +55,7 @@ pub(super) fn of_promote(error: &PromoteError) -> Reason {
         PromoteError::NoCounterpart { op, .. } => of_words(op),
         PromoteError::Frames { .. } => "frames over the context".into(),
         PromoteError::TooLong { .. } => "too many instructions".into(),
+        PromoteError::TooSlow { .. } => "too long to load".into(),
         other => other.to_string().into(),
     }
 }
