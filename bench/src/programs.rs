@@ -4,6 +4,7 @@
 //! message is; a test that wants malformed ones flips bytes of these.
 
 use std::io::Write;
+use std::process::{Command, Stdio};
 
 /// The programs, in the order in which tables list them.
 pub const PROGRAMS: [&str; 8] = [
@@ -20,6 +21,10 @@ pub const PROGRAMS: [&str; 8] = [
 /// Programs that nobody tunes for: zlib's decoder, and Rust with its sorting
 /// and formatting.
 pub const UNTUNED: [&str; 2] = ["inflate", "words"];
+
+/// Libraries that are fetched, as they are: zstd's decoder in C; `httparse`, `dns-parser` and
+/// `regex-automata` in Rust.
+pub const LIBRARIES: [&str; 4] = ["zstd", "http", "names", "regex"];
 
 /// `n` messages for a program. For `kv` the first half stores, the second half
 /// looks up, so that all of them are to be run in this order.
@@ -39,6 +44,10 @@ pub fn inputs(name: &str, seed: u64, n: usize) -> Vec<Vec<u8>> {
         "base64" => random.bytes(4 * 342),
         "lz4" => lz4(&mut random, 1500),
         "inflate" => inflate(&mut random, 1500),
+        "zstd" => zstd(&mut random, 4000),
+        "http" => http(&mut random),
+        "names" => names(&mut random),
+        "regex" => log(&mut random),
         "words" => {
             let numbers = 2 + random.below(255);
             random.bytes(4 * numbers)
@@ -117,6 +126,73 @@ fn inflate(random: &mut Random, bytes: usize) -> Vec<u8> {
         .write_all(&plain)
         .expect("writing to a vector does not fail");
     encoder.finish().expect("writing to a vector does not fail")
+}
+
+/// A frame that decodes to `bytes` bytes, behind the reply's place. The program `zstd` makes it.
+fn zstd(random: &mut Random, bytes: usize) -> Vec<u8> {
+    let plain = text(random, bytes);
+    let mut child = Command::new("zstd")
+        .args(["-q", "-c", if random.below(2) == 0 { "-1" } else { "-19" }])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program `zstd` is there: `apt-get install zstd`");
+    let mut stdin = child.stdin.take().expect("it is a pipe");
+    // Less than a pipe holds.
+    stdin.write_all(&plain).expect("zstd reads");
+    drop(stdin);
+    let output = child.wait_with_output().expect("zstd writes");
+    [vec![0; 8], output.stdout].concat()
+}
+
+/// Bytes in front of a message for a library's reply.
+const FRONT: [u8; 32] = [0; 32];
+
+fn http(random: &mut Random) -> Vec<u8> {
+    let word = |random: &mut Random| String::from_utf8(random.word()).expect("letters");
+    let method = ["GET", "POST", "HEAD", "PUT"][random.below(4)];
+    let mut head = format!("{method} /{}/{} HTTP/1.1\r\n", word(random), word(random));
+    head += &format!("Host: {}.example\r\n", word(random));
+    for _ in 0..random.below(12) {
+        head += &format!("x-{}: {} {}\r\n", word(random), word(random), word(random));
+    }
+    head += "User-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\nAccept: */*\r\n\r\n";
+    [&FRONT, head.as_bytes()].concat()
+}
+
+/// A response with names that point to others (RFC 1035, 4.1.4).
+fn names(random: &mut Random) -> Vec<u8> {
+    let answers = random.below(8) as u8;
+    let mut message = random.bytes(2);
+    message.extend_from_slice(&[0x81, 0x80, 0, 1, 0, answers, 0, 0, 0, 0]);
+    for _ in 0..1 + random.below(3) {
+        let label = random.word();
+        message.push(label.len() as u8);
+        message.extend_from_slice(&label);
+    }
+    message.extend_from_slice(&[0, 0, 1, 0, 1]);
+    for _ in 0..answers {
+        message.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 44, 0, 4]);
+        message.extend_from_slice(&random.bytes(4));
+    }
+    [&FRONT[..], &message].concat()
+}
+
+/// Lines of a web server's log.
+fn log(random: &mut Random) -> Vec<u8> {
+    let mut lines = FRONT.to_vec();
+    for _ in 0..8 {
+        let octets = [(); 4].map(|()| random.below(256));
+        let path = String::from_utf8(random.word()).expect("letters");
+        let status = [200, 304, 404, 403, 500][random.below(5)];
+        let [a, b, c, d] = octets;
+        let bytes = random.below(10_000);
+        let line = format!(
+            "{a}.{b}.{c}.{d} - - [27/Nov/2026:22:40:18 +0000] \"GET /{path} HTTP/1.1\" {status} {bytes}\n"
+        );
+        lines.extend_from_slice(line.as_bytes());
+    }
+    lines
 }
 
 /// Words of a small vocabulary, with new ones between.

@@ -20,6 +20,7 @@ mod handlers;
 #[cfg(test)]
 mod header;
 mod kernels;
+mod libraries;
 mod mutants;
 mod programs;
 mod replay;
@@ -36,7 +37,7 @@ usage: cargo xtask COMMAND
   handlers [--out DIR]  build apps/handlers/*.c to DIR/*.wasm and the
                         applications beside them (default: target/handlers)
   check                 format, lints, unit tests, examples: what to run before a commit
-  programs              build apps/programs, apps/rust and apps/zlib to
+  programs              build apps/programs, apps/rust, apps/zlib and apps/zstd to
                         target/programs, as handlers and as ordinary programs
   wast [--tier kernel|user|interpreter] [--json FILE] [SCRIPT...]
                         the specification's own tests in a tier

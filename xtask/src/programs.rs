@@ -1,8 +1,9 @@
 //! `cargo xtask programs`: what the promotion is measured and tried with.
 //!
 //! The programs of `apps/programs`, as handlers and as ordinary programs; a
-//! handler in Rust (`apps/rust`); and zlib's own inflate (`apps/zlib`), whose
-//! sources come with the crate `libz-sys` and are not in this repository.
+//! handler in Rust (`apps/rust`); zlib's own inflate (`apps/zlib`), whose
+//! sources come with the crate `libz-sys` and are not in this repository; and further
+//! libraries (`libraries.rs`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,7 +11,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::handlers::{Product, compile_handler, sources};
-use crate::{root, run};
+use crate::{libraries, root, run};
 
 /// zlib's files that a decoder is made of.
 const INFLATE: [&str; 4] = ["adler32.c", "inffast.c", "inflate.c", "inftrees.c"];
@@ -29,7 +30,8 @@ pub(crate) fn build(out: &Path) -> Result<()> {
         native(&source, &out.join(name))?;
     }
     inflate(&out.join("inflate.wasm"))?;
-    rust(&out.join("words.wasm"))
+    rust(&out.join("words.wasm"))?;
+    libraries::build(out)
 }
 
 /// The same file as an ordinary program, to see what the machine can do.
@@ -96,8 +98,68 @@ fn zlib() -> Result<PathBuf> {
     Ok(Path::new(manifest).with_file_name("src/zlib"))
 }
 
-/// With whatever Rust compiler has the target: the workspace's own, or
-/// Debian's.
+/// A Rust compiler and what it compiles for.
+pub(crate) struct Rust {
+    rustc: &'static str,
+    pub(crate) target: &'static str,
+}
+
+const WASM: &str = "wasm32-unknown-unknown";
+
+/// Whatever Rust compiler has the target: the workspace's own, or Debian's.
+pub(crate) fn rust_for_wasm() -> Result<Rust> {
+    let has_target = |rustc: &&str| {
+        let output = Command::new(rustc)
+            .args(["--print", "target-libdir", "--target", WASM])
+            .output();
+        output
+            .is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir())
+    };
+    let Some(rustc) = ["rustc", "/usr/bin/rustc"].into_iter().find(has_target) else {
+        bail!("no Rust compiler has the target {WASM}; run `{RUST_INSTALL}`");
+    };
+    Ok(Rust {
+        rustc,
+        target: WASM,
+    })
+}
+
+impl Rust {
+    /// The same compiler for ordinary programs.
+    pub(crate) fn host(wasm: &Self) -> Self {
+        Self {
+            rustc: wasm.rustc,
+            target: "x86_64-unknown-linux-gnu",
+        }
+    }
+
+    pub(crate) fn is_host(&self) -> bool {
+        self.target != WASM
+    }
+
+    /// With what is the same for all files.
+    pub(crate) fn command(&self, edition: &str) -> Command {
+        let mut command = Command::new(self.rustc);
+        command.args(["--target", self.target, "--edition", edition]);
+        command.args(["-O", "-Cpanic=abort"]);
+        command
+    }
+
+    /// How a handler is linked whose memory has so many bytes. Without lines of the standard
+    /// library, with which a file is too long.
+    pub(crate) fn linked(&self, memory: u32) -> Vec<String> {
+        if self.is_host() {
+            return Vec::new();
+        }
+        vec![
+            "-Cstrip=debuginfo".into(),
+            format!(
+                "-Clink-args=--initial-memory={memory} --max-memory={memory} --stack-first -z stack-size=65536"
+            ),
+        ]
+    }
+}
+
 fn rust(wasm: &Path) -> Result<()> {
     let source = Path::new("apps/rust/words.rs");
     let product = Product {
@@ -105,28 +167,9 @@ fn rust(wasm: &Path) -> Result<()> {
         sources: &[source],
     };
     product.make(|| {
-        const TARGET: &str = "wasm32-unknown-unknown";
-        let has_target = |rustc: &&str| {
-            let output = Command::new(rustc)
-                .args(["--print", "target-libdir", "--target", TARGET])
-                .output();
-            output.is_ok_and(|output| {
-                Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir()
-            })
-        };
-        let Some(rustc) = ["rustc", "/usr/bin/rustc"].into_iter().find(has_target) else {
-            bail!("no Rust compiler has the target {TARGET}; run `{RUST_INSTALL}`");
-        };
-        run(Command::new(rustc)
-            .args([
-                "--target",
-                TARGET,
-                "--crate-type",
-                "cdylib",
-                "-O",
-                "-g",
-                "-Cpanic=abort",
-            ])
+        run(rust_for_wasm()?
+            .command("2015")
+            .args(["--crate-type", "cdylib", "-g"])
             .arg("-Clink-args=--initial-memory=196608 --max-memory=196608 -z stack-size=65536")
             .arg("-o")
             .args([wasm, source]))

@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::Report;
-use crate::programs::{PROGRAMS, UNTUNED};
+use crate::programs::{LIBRARIES, PROGRAMS, UNTUNED};
 use crate::ratio::{self, Ratio, Target};
 use crate::stats::Spread;
 use crate::table;
@@ -48,7 +48,11 @@ pub fn run(options: &Options) -> Result<Report> {
     let rounds = if options.quick { 1 } else { options.rounds };
     let nothing = Program::nothing()?;
     let mut measured = Vec::new();
-    for name in PROGRAMS.iter().chain(&UNTUNED) {
+    for name in PROGRAMS.iter().chain(&UNTUNED).chain(&LIBRARIES) {
+        if LIBRARIES.contains(name) && !options.folder.join(name).exists() {
+            eprintln!("leaving out {name}: it was not fetched");
+            continue;
+        }
         eprintln!("measuring {name} ...");
         let program = Program::read(&options.folder, name)
             .and_then(|program| measure(&program, &nothing, rounds, options.quick))
@@ -174,7 +178,7 @@ fn ratios(measured: &[Measured], rounds: usize) -> Vec<Ratio> {
             [slowest(true)],
         ),
         Ratio::of(
-            "the same, of inflate and words",
+            "the same, of libraries and words",
             Target::Recorded,
             [slowest(false)],
         ),

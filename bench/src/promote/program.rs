@@ -146,7 +146,8 @@ impl Program {
                 Checks { fuel: false, ..all },
                 MemoryChoice::Auto,
             )?,
-            unfolded: trial(Engine::Kernel, all, MemoryChoice::Array)?,
+            // Long ones have no such form.
+            unfolded: trial(Engine::Kernel, all, MemoryChoice::Array).ok(),
             native: self.native.clone(),
         })
     }
@@ -171,7 +172,7 @@ pub(super) struct Cases<'m> {
     user: Trial<'m>,
     unbounded: Trial<'m>,
     unfuelled: Trial<'m>,
-    unfolded: Trial<'m>,
+    unfolded: Option<Trial<'m>>,
     native: Option<Native>,
 }
 
@@ -182,7 +183,10 @@ impl Cases<'_> {
             Case::User => &mut self.user,
             Case::Unbounded => &mut self.unbounded,
             Case::Unfuelled => &mut self.unfuelled,
-            Case::Unfolded => &mut self.unfolded,
+            Case::Unfolded => match &mut self.unfolded {
+                Some(trial) => trial,
+                None => return Ok(0.0),
+            },
             Case::Native => {
                 let native = self.native.as_ref();
                 return native.map_or(Ok(0.0), |native| native.time(message, repeat));
