@@ -3,6 +3,7 @@
 //! The same seed gives the same messages. Each handler's own words say what its
 //! message is; a test that wants malformed ones flips bytes of these.
 
+use std::fmt::Write as _;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -152,9 +153,15 @@ fn http(random: &mut Random) -> Vec<u8> {
     let word = |random: &mut Random| String::from_utf8(random.word()).expect("letters");
     let method = ["GET", "POST", "HEAD", "PUT"][random.below(4)];
     let mut head = format!("{method} /{}/{} HTTP/1.1\r\n", word(random), word(random));
-    head += &format!("Host: {}.example\r\n", word(random));
+    let _ = write!(head, "Host: {}.example\r\n", word(random));
     for _ in 0..random.below(12) {
-        head += &format!("x-{}: {} {}\r\n", word(random), word(random), word(random));
+        let _ = write!(
+            head,
+            "x-{}: {} {}\r\n",
+            word(random),
+            word(random),
+            word(random)
+        );
     }
     head += "User-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\nAccept: */*\r\n\r\n";
     [&FRONT, head.as_bytes()].concat()
@@ -165,7 +172,7 @@ fn names(random: &mut Random) -> Vec<u8> {
     let answers = random.below(8) as u8;
     let mut message = random.bytes(2);
     message.extend_from_slice(&[0x81, 0x80, 0, 1, 0, answers, 0, 0, 0, 0]);
-    for _ in 0..1 + random.below(3) {
+    for _ in 0..=random.below(3) {
         let label = random.word();
         message.push(label.len() as u8);
         message.extend_from_slice(&label);

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
+use std::fmt::Write;
 use std::path::PathBuf;
 
 use ashway_bench::programs::{LIBRARIES, inputs};
@@ -40,15 +41,19 @@ fn libraries_answer_on_the_wire_in_the_kernel_tier() {
     let rig = Rig::new("libraries", RigOptions::default()).unwrap();
     let mut config = "[iface.b0]\n".to_owned();
     for (name, port) in ALL.into_iter().zip((7001..).step_by(2)) {
-        config += &format!(
-            "[handler.{name}]\nfile = {:?}\nallow = ['reply']\n",
-            wasm(name)
-        );
+        let file = wasm(name);
+        write!(
+            config,
+            "[handler.{name}]\nfile = {file:?}\nallow = ['reply']\n"
+        )
+        .unwrap();
         for (tier, port) in [("kernel", port), ("user", port + 1)] {
-            config += &format!(
+            write!(
+                config,
                 "[path.{name}_{tier}]\niface = 'b0'\nmatch = 'udp and dst port {port}'\n\
                  handler = '{name}'\ntier = '{tier}'\nbudget = '10 ms'\n"
-            );
+            )
+            .unwrap();
         }
     }
     let node = rig.node(config).start().unwrap();

@@ -42,7 +42,7 @@ fn xdp_marks_every_frame_and_goes_on_to_the_entry_program() {
     }
     let mut bare = machine(Hook::Xdp, false);
     assert_eq!(bare.run(&moving::pass(), &[0; 64]).unwrap(), XDP_PASS);
-    assert_eq!(bare.metadata(), []);
+    assert!(bare.metadata().is_empty());
 }
 
 #[test]
