@@ -74,6 +74,8 @@ ashway_abi::named_bugs! {
     LaunderChanges,
     /// Recursion goes on beyond the call stack.
     StackUnchecked,
+    /// What a stopped activation has on the stack in memory stays there.
+    StackKept,
     /// A module that runs on several CPUs at once has one stack in memory for all of them.
     OneStack,
     /// An activation of such a module takes the lock of the first CPU, whichever its own is.

@@ -32,6 +32,8 @@ struct Parts {
     grows: usize,
     /// Where the function begins that takes an older state over.
     migrate: Option<FileOffset>,
+    /// What a stopped activation has to give back.
+    stack_top: Option<(u32, u32)>,
 }
 
 impl std::fmt::Debug for Compiled {
@@ -87,6 +89,7 @@ impl Compiled {
                 0
             },
             migrate: module.migrate().map(at),
+            stack_top: module.stack_top(),
         })))
     }
 
@@ -113,6 +116,12 @@ impl Compiled {
     #[must_use]
     pub fn migrates(&self) -> bool {
         self.0.migrate.is_some()
+    }
+
+    /// The word of the state region that says how far the stack in memory reaches, and what it
+    /// is while nothing is on it ([`Module::stack_top`]).
+    pub(crate) fn stack_top(&self) -> Option<(u32, u32)> {
+        self.0.stack_top
     }
 
     /// Bytes of its memory at most.

@@ -465,6 +465,10 @@ impl Instance {
     #[cold]
     fn stopped(&mut self, error: &wasmtime::Error, at: FileOffset, len: usize) -> Outcome {
         self.forget_asked();
+        if let Some((offset, top)) = self.compiled.stack_top() {
+            // Outside of the region there is no such word.
+            let _ = self.state.write(offset as usize, &top.to_le_bytes());
+        }
         let dirty = self.globals.dirty.get(&mut self.store).i32();
         let fuel = self.globals.fuel.get(&mut self.store).i64();
         Outcome {

@@ -65,6 +65,35 @@ fn memory_persists_and_is_the_same_everywhere() {
     }
 }
 
+/// A handler of frames in memory that is stopped a hundred times has all of its stack again.
+#[test]
+fn what_is_stopped_gives_its_stack_back_everywhere() {
+    let wasm = wasm(
+        r#"(module
+        (import "ashway" "msg_load8" (func $load8 (param i32) (result i32)))
+        (memory (export "memory") 1 1)
+        (global $__stack_pointer (mut i32) (i32.const 4096))
+        (func (export "on_rx") (param $len i32) (param $channel i32) (result i32)
+            (global.set $__stack_pointer
+                (i32.sub (global.get $__stack_pointer) (i32.const 256)))
+            (i32.store8 (global.get $__stack_pointer) (call $load8 (i32.const 3)))
+            (global.set $__stack_pointer
+                (i32.add (global.get $__stack_pointer) (i32.const 256)))
+            (i32.const 1)))"#,
+    );
+    let module = normalise(&wasm, &Limits::default()).unwrap();
+    for (name, engine, setup) in engines() {
+        let mut trial = Trial::new(&module, engine, &setup).unwrap();
+        for _ in 0..100 {
+            let short = trial.activate("on_rx", b"two", 0).unwrap();
+            assert!(short.result.is_err(), "{name}");
+        }
+        let long = trial.activate("on_rx", b"four", 0).unwrap();
+        assert_eq!(long.result, Ok(Verdict::Reply as u32), "{name}");
+        assert_eq!(trial.guest()[4096 - 256], b'r', "{name}");
+    }
+}
+
 #[test]
 fn stops_are_the_same_everywhere() {
     let wasm = wasm(

@@ -183,6 +183,24 @@ impl ParallelError {
 }
 
 impl Module<'_> {
+    /// The global that says how far the stack reaches which compilers keep in memory: its offset in
+    /// the state region, and its first value. A function takes its frame from it, and one that is
+    /// stopped does not give that back: whoever stops it does. `None` if the file does not name it.
+    #[must_use]
+    pub fn stack_top(&self) -> Option<(u32, u32)> {
+        let mut globals = self.globals.iter().zip(0..);
+        globals.find_map(|(global, index)| match global {
+            Global::State {
+                offset,
+                ty: ValType::I32,
+                initial,
+            } if self.threads.name(index) == Some(STACK_POINTER) => {
+                Some((*offset, *initial as u32))
+            }
+            _ => None,
+        })
+    }
+
     /// Makes it one that runs on so many CPUs at once, and in the user tier beside them: each has
     /// a stack of its own behind the author's memory. Allocates nothing but for errors; looks
     /// at every operator once.

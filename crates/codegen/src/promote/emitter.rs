@@ -145,7 +145,9 @@ pub(super) struct Emitter<'e> {
     /// The current operator's place.
     pub(super) at: FileOffset,
     pub(super) done: Label,
+    /// Where a trap goes: to `out`, or to what gives back before that what was on the stack.
     trap: Label,
+    out: Label,
     pub(super) looks: Looks,
     /// First instruction of each function.
     pub(super) entries: Vec<Label>,
@@ -162,10 +164,14 @@ impl<'e> Emitter<'e> {
         asm: &'e mut Assembler,
         shape: &'e Shape<'e>,
         plan: &'e Plan,
-        [done, trap]: [Label; 2],
+        [done, out]: [Label; 2],
         looks: Looks,
     ) -> Self {
         let functions = shape.module.functions.len();
+        let trap = match stack_top(shape.module) {
+            Some(_) => asm.label(),
+            None => out,
+        };
         let entries = (0..functions).map(|_| asm.label()).collect();
         Self {
             asm,
@@ -175,6 +181,7 @@ impl<'e> Emitter<'e> {
             at: 0,
             done,
             trap,
+            out,
             looks,
             entries,
             sites: vec![Vec::new(); functions],
@@ -220,6 +227,7 @@ impl<'e> Emitter<'e> {
         self.slow_charges();
         self.slow_pops();
         self.trap_stubs();
+        self.give_stack_back();
         self.check_size()?;
         let sites = self.sites.iter().map(Vec::len);
         Ok(operands.into_iter().zip(sites).collect())
@@ -377,6 +385,32 @@ impl<'e> Emitter<'e> {
             self.asm.store_imm(Size::W, Reg::R9, context::AT, at as i32);
             self.asm.jump(self.trap);
         }
+    }
+}
+
+/// The stack pointer that a stopped activation leaves behind; where each CPU has one, the next begins at
+/// the top anyway.
+fn stack_top(module: &Module<'_>) -> Option<(u32, u32)> {
+    module.stack_top().filter(|_| module.stacks().is_none())
+}
+
+impl Emitter<'_> {
+    /// What a stopped activation had on the stack in memory is the next one's.
+    fn give_stack_back(&mut self) {
+        let Some((offset, top)) = stack_top(self.shape.module) else {
+            return;
+        };
+        self.body = Body::default();
+        self.asm.bind(self.trap);
+        if !bug::is(Bug::StackKept) {
+            let (pointer, off) = self.pointer_to_state(offset);
+            let value = self.alloc();
+            self.asm.load_imm(value, top.into());
+            self.asm.store(Size::W, pointer, off, value);
+            self.release(value);
+            self.release(pointer);
+        }
+        self.asm.jump(self.out);
     }
 }
 

@@ -127,6 +127,7 @@ const fn guard(bug: Bug) -> &'static str {
         }
         B::FirstCpuAlone => "per_cpu::a_message_meets_the_instance_of_its_cpu",
         B::WantedIgnored => "share::a_lock_that_the_worker_wants_is_left_alone",
+        B::StackKept => "promote::recursion::what_is_stopped_gives_its_stack_back",
         B::OneStack => "parallel::each_cpu_has_a_stack_of_its_own",
         B::LockOfAnotherCpu => "parallel::an_activation_takes_the_lock_of_its_cpu",
         B::FaultOfTwo => "parallel::one_of_two_faults_is_written_down",

@@ -572,3 +572,28 @@ fn a_frame_is_no_larger_than_what_is_counted_for_it() {
         "{error:?}"
     );
 }
+
+/// A function takes its frame in memory from `__stack_pointer`; one that is stopped gives it back.
+#[test]
+fn what_is_stopped_gives_its_stack_back() {
+    let functions = format!(
+        "(global $__stack_pointer (mut i32) (i32.const 4096))
+        (func $f (param $n i32) (result i32)
+            (global.set $__stack_pointer
+                (i32.sub (global.get $__stack_pointer) (i32.const 256)))
+            (if (local.get $n) (then unreachable))
+            (global.set $__stack_pointer
+                (i32.add (global.get $__stack_pointer) (i32.const 256)))
+            (global.get $__stack_pointer))
+        {CALL_F}"
+    );
+    assert_eq!(
+        verdicts(&functions, &[0, 1, 2, 0]),
+        [
+            Ok(4096),
+            Err(Cause::Unreachable),
+            Err(Cause::Unreachable),
+            Ok(4096)
+        ]
+    );
+}
