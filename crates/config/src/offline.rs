@@ -29,7 +29,7 @@ impl World for Offline<'_> {
         Ok(Interface {
             number: number as u32,
             mac: Mac::default(),
-            mtu: 1500,
+            mtu: 1500.into(),
             xdp: !self.0.ifaces[number].attach.is_user_only(),
             down: Arc::default(),
         })

@@ -105,6 +105,8 @@ pub struct Now {
     pub up: bool,
     /// Its Ethernet address; zeros if it has none.
     pub mac: [u8; 6],
+    /// Its MTU, in bytes.
+    pub mtu: u32,
     /// Receive queues in use.
     pub rx_queues: u32,
 }
@@ -120,6 +122,7 @@ pub fn now(ifindex: u32) -> io::Result<Now> {
     Ok(Now {
         up: link.flags & libc::IFF_UP as u32 != 0,
         mac: link.mac,
+        mtu: link.mtu,
         rx_queues: queues.map_or(link.rx_queues, |(rx, _)| rx),
         name: link.name,
     })

@@ -83,7 +83,7 @@ fn path(rules: &[Rule<Message>]) -> Result<Path<Message>, Box<dyn std::error::Er
                 iface: "veth0".into(),
                 number: 3,
                 mac: MAC.into(),
-                mtu: 1500,
+                mtu: 1500.into(),
                 xdp: true,
                 down: Arc::default(),
             }),

@@ -39,6 +39,7 @@ use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 use ashway_wire::eth::{Address, HEADER_BYTES, Packet, TAG_BYTES, TYPE_VLAN};
 
 use crate::mac::Mac;
+use crate::mtu::Mtu;
 use crate::relay::Own;
 use crate::services::{LINK, NET};
 use crate::way::{Way, way};
@@ -81,8 +82,8 @@ pub struct Eth {
     pub number: u32,
     /// Its hardware address.
     pub mac: Mac,
-    /// Largest packet it carries, in bytes behind the link's header.
-    pub mtu: u32,
+    /// Largest packet it carries.
+    pub mtu: Mtu,
     /// Whether a kernel tier's entry program can stand on it.
     pub xdp: bool,
     /// Whether nothing can leave by it at present: it is down, or gone. Whoever
@@ -117,7 +118,7 @@ impl Module<Message> for Eth {
         });
         attrs.set(names::IFACE, Arc::clone(&self.iface));
         let mtu = attrs.number(names::MTU).unwrap_or(u64::MAX);
-        attrs.set(names::MTU, mtu.min(self.mtu.into()));
+        attrs.set(names::MTU, mtu.min(self.mtu.get().into()));
         Ok(StageAndNext {
             stage: Box::new(EthStage {
                 module: self.clone(),
@@ -276,7 +277,7 @@ impl EthStage {
         Own {
             iface: self.module.number,
             mac: self.module.mac.get(),
-            mtu: self.module.mtu,
+            mtu: self.module.mtu.get(),
             down: self.is_down(),
             next_mac: self.next_mac,
             vlan: self.vlan,
@@ -320,7 +321,7 @@ impl EthStage {
         if self.is_down() {
             return Step::End(message, Count::DroppedIfaceDown);
         }
-        if message.len() > self.module.mtu as usize && !is_return {
+        if message.len() > self.module.mtu.get() as usize && !is_return {
             return Step::End(message, Count::DroppedTooLong);
         }
         if let Some(place) = message.meta.eth {

@@ -16,6 +16,7 @@ use crate::ip::Ip;
 use crate::ipv4::Ipv4;
 use crate::ipv6::Ipv6;
 use crate::mac::Mac;
+use crate::mtu::Mtu;
 use crate::sink::Sink;
 use crate::source::Source;
 use crate::udp::Udp;
@@ -45,8 +46,8 @@ pub struct Interface {
     pub number: u32,
     /// Its hardware address.
     pub mac: Mac,
-    /// Its MTU, in bytes.
-    pub mtu: u32,
+    /// Its MTU.
+    pub mtu: Mtu,
     /// Whether an entry program can stand on it.
     pub xdp: bool,
     /// Whether it is down or gone ([`Eth::down`]).
@@ -166,7 +167,7 @@ mod tests {
                 "veth0" => Ok(Interface {
                     number: 3,
                     mac: [2, 0, 0, 0, 0, 2].into(),
-                    mtu: 1400,
+                    mtu: 1400.into(),
                     xdp: true,
                     down: Arc::default(),
                 }),

@@ -21,6 +21,7 @@ pub mod ipv6;
 pub mod kinds;
 pub mod mac;
 pub mod message;
+pub mod mtu;
 pub mod pipe;
 pub mod relay;
 pub mod rules;

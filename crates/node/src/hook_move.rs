@@ -74,11 +74,15 @@ impl Node {
         let others = asked.steps.iter();
         let others = others.filter(|it| !is_move(it.what, it.act) && it.act != Act::Stay);
         if let Some(other) = others.clone().next() {
-            let (count, what, name) = (others.count(), other.what.word(), &other.name);
+            let (what, name) = (other.what.word(), &other.name);
+            let more = match others.count() {
+                1 => String::new(),
+                count => format!(" and {} more", count - 1),
+            };
             return refused(
                 format!(
-                    "`attach` is another, and so are {count} things more ({what} `{name}`): a node \
-                     moves to another hook as it is"
+                    "`attach` is another, and so is {what} `{name}`{more}: a node moves to another \
+                     hook as it is"
                 ),
                 "apply the new `attach` alone, and then the rest",
             );

@@ -12,6 +12,7 @@ use ashway_kernel::Iface;
 use ashway_modules::handler;
 use ashway_modules::kinds::Interface;
 use ashway_modules::mac::Mac;
+use ashway_modules::mtu::Mtu;
 use ashway_modules::shell::Commands;
 use ashway_modules::tap::{Target, Watch};
 
@@ -37,7 +38,7 @@ impl Link {
             interface: Interface {
                 number: number as u32,
                 mac: found.mac.into(),
-                mtu: found.mtu,
+                mtu: found.mtu.into(),
                 xdp: rung.has_programs(),
                 down: Arc::default(),
             },
@@ -58,6 +59,11 @@ impl Link {
     /// Its hardware address: all who have it follow when it is set.
     pub(super) fn mac(&self) -> &Mac {
         &self.interface.mac
+    }
+
+    /// Its MTU: all who have it follow when it is set.
+    pub(super) const fn mtu(&self) -> &Mtu {
+        &self.interface.mtu
     }
 
     /// Tells all paths, those to come too, whether anything can leave by it.
@@ -214,7 +220,7 @@ mod tests {
             interface: Interface {
                 number: 0,
                 mac: [2, 0, 0, 0, 0, 1].into(),
-                mtu: 1500,
+                mtu: 1500.into(),
                 xdp: false,
                 down: Arc::default(),
             },

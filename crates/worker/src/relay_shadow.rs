@@ -425,7 +425,7 @@ mod tests {
                 iface: name.into(),
                 number,
                 mac: mac.into(),
-                mtu: 1500,
+                mtu: 1500.into(),
                 xdp: true,
                 down: Arc::default(),
             })

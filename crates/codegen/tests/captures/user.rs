@@ -133,7 +133,7 @@ fn path(what: OrderScope, rules: &[ashway_path::rules::Rule<Message>]) -> Path<M
             iface: name.into(),
             number,
             mac: mac.into(),
-            mtu: MTU,
+            mtu: MTU.into(),
             xdp: true,
             down: Arc::default(),
         })

@@ -31,7 +31,7 @@ fn path(case: &Case, ruled: bool, narrow: bool) -> Single<Message> {
             iface: name.into(),
             number,
             mac: mac.into(),
-            mtu: MTU,
+            mtu: MTU.into(),
             xdp: true,
             down: Arc::default(),
         })

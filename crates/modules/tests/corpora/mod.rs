@@ -275,7 +275,7 @@ pub(crate) fn eth() -> Eth {
         iface: "veth0".into(),
         number: 3,
         mac: OUR_MAC.into(),
-        mtu: 1500,
+        mtu: 1500.into(),
         xdp: true,
         down: Arc::default(),
     }
@@ -312,7 +312,7 @@ impl Recipe<'_> {
             (
                 "wire",
                 Box::new(Eth {
-                    mtu: self.mtu,
+                    mtu: self.mtu.into(),
                     xdp: self.xdp,
                     ..eth()
                 }),

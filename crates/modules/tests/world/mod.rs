@@ -124,7 +124,7 @@ pub(crate) fn eth(name: &str, number: u32, host: End) -> Boxed {
         iface: name.into(),
         number,
         mac: host.mac.into(),
-        mtu: 1500,
+        mtu: 1500.into(),
         xdp: true,
         down: Arc::default(),
     })

@@ -130,6 +130,7 @@ impl Node {
         if hook == Hook::Tcx {
             take::say_of_lo();
         }
+        let _ = self.call_worker(Command::RefreshRelays);
         self.names_changed();
         Ok(())
     }
@@ -458,6 +459,8 @@ impl Node {
             let out = self.ifaces[shift.number].way_out();
             let _ = self.call_worker(Command::SetWayOut(shift.number, out));
         }
+        // Senders that relays know already have hops that say how they leave.
+        let _ = self.call_worker(Command::RefreshRelays);
     }
 
     /// An interface has moved. What it had is returned: for a moment more a CPU may be in one of

@@ -1,6 +1,8 @@
 //! Ways out that do not take what is to leave by them.
 
-use ashway_netns::node::{entry, run, text, until};
+use std::fs;
+
+use ashway_netns::node::{control, entry, run, text, until};
 use ashway_rig::skip_unless_root;
 use serde_json::json;
 
@@ -21,12 +23,15 @@ fn what_is_too_long_for_the_way_out_is_counted_or_cut() {
         ("native", "user", true),
     ] {
         let three = Three::new(&format!("fwd-mtu-{mode}-{tier}-{cuts}"));
-        for (command, link) in [
-            (three.rig.command_b("ip"), "b1"),
-            (three.c.command("ip"), "c0"),
-        ] {
-            ip(command, &["link", "set", link, "mtu", "1000"]);
-        }
+        let set_mtu = |mtu: &str| {
+            for (command, link) in [
+                (three.rig.command_b("ip"), "b1"),
+                (three.c.command("ip"), "c0"),
+            ] {
+                ip(command, &["link", "set", link, "mtu", mtu]);
+            }
+        };
+        set_mtu("1000");
         let node = if cuts {
             three.rig.node(CUTS).start().unwrap()
         } else {
@@ -60,6 +65,61 @@ fn what_is_too_long_for_the_way_out_is_counted_or_cut() {
         );
         assert_eq!(shown["received"], 6, "{mode} {tier}: {shown:#}");
         assert_eq!(shown["balanced"], true, "{mode} {tier}: {shown:#}");
+        if !cuts {
+            // Another MTU while it runs: longer, and as short as it was.
+            for (mtu, before, long_ones) in [("1500", "1000", 1), ("1000", "1500", 2)] {
+                set_mtu(mtu);
+                let said = format!("`b1` has an MTU of {mtu} bytes, and had {before}");
+                until("the node says so", || {
+                    node.output().contains(&said).then_some(())
+                });
+                // It answers when it has done all that goes with it.
+                node.status().unwrap();
+                client.send(&long).unwrap();
+                if mtu == "1500" {
+                    assert_eq!(server.recv(&mut got).unwrap(), 973);
+                }
+                ask_and_answer(&client, &server, 3);
+                let shown = entry(&closed(&node), "paths", "relay").clone();
+                let dropped = json!({ "too_long": long_ones });
+                assert_eq!(shown["fates"]["dropped"], dropped, "{mode} {tier} {mtu}");
+                assert_eq!(shown["balanced"], true, "{mode} {tier}: {shown:#}");
+            }
+        }
+        node.stop().unwrap();
+    }
+}
+
+/// A relay of the kernel tier goes on for the sender that it has while its node moves to another hook,
+/// also where what it sends leaves by the exit program.
+#[test]
+fn a_relay_goes_on_while_its_node_moves_between_hooks() {
+    if skip_unless_root() {
+        return;
+    }
+    for gro in [true, false] {
+        let three = Three::with_gro(&format!("fwd-moves-{gro}"), gro);
+        let node = three.node("native", "kernel");
+        let (client, server) = (three.rig.client_a(5000).unwrap(), three.server(6000));
+        ask_and_answer(&client, &server, 0);
+        let mut now = "native";
+        for (next, number) in ["tcx", "native", "generic", "tcx", "generic"]
+            .into_iter()
+            .zip(1..)
+        {
+            let config = fs::read_to_string(node.config()).unwrap();
+            let attach = |mode: &str| format!("attach = \"{mode}\"");
+            fs::write(node.config(), config.replace(&attach(now), &attach(next))).unwrap();
+            let apply = json!({ "request": "apply", "file": node.config() });
+            control(&node, &apply).unwrap();
+            now = next;
+            for more in 0..3 {
+                ask_and_answer(&client, &server, 10 * number + more);
+            }
+        }
+        let shown = relay(&node);
+        assert_eq!(shown["tier"], "kernel", "{shown:#}");
+        assert!(shown["ran_in"]["kernel"].as_u64() > Some(15), "{shown:#}");
         node.stop().unwrap();
     }
 }
