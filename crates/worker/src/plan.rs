@@ -497,7 +497,7 @@ mod tests {
         let file = directory.join("node.toml");
         let config = ashway_config::parse(FsPath::new(&file), text.as_bytes()).unwrap();
         std::fs::remove_dir_all(&directory).unwrap();
-        let facts = [(2, 1500), (3, 3000)].map(|(queues, mtu)| IfaceFacts {
+        let facts = [(2, 1500), (3, 1500)].map(|(queues, mtu)| IfaceFacts {
             queues,
             mtu,
             shares: false,
@@ -508,7 +508,7 @@ mod tests {
         let first = HandlerId(0);
         let instance = &plan.instances[&first].queue;
         assert_eq!([0, 1].map(|iface| instance.rings_at(iface)), [0..2, 2..5]);
-        assert_eq!((instance.rings, instance.slot_bytes), (5, 4096));
+        assert_eq!((instance.rings, instance.slot_bytes), (5, 2048));
         assert_eq!(plan.paths[0].slots, [(0, 0), (1, 0)]);
         assert_eq!(plan.paths[1].slots, [(1, 1)]);
         assert_eq!(

@@ -9,6 +9,10 @@ use ashway_codegen::instance::OrderScope;
 use crate::iface_map::IfaceMap;
 use crate::{keys, relays};
 
+/// Most bytes of a queue: a card of 128 queues would take ten times as much for each handler if each
+/// had a ring. What crosses by queues of one ring has the room of that ring.
+const MOST_BYTES: usize = 4 << 20;
+
 /// What a plan needs to know of an interface.
 #[derive(Clone, Copy, Debug)]
 pub struct IfaceFacts {
@@ -42,7 +46,7 @@ pub struct QueuePlan {
 
 impl QueuePlan {
     /// The queue of a handler that may be bound to any interface: rings for each that has
-    /// some of its own, but for those beyond the [`MAX_RINGS`]th.
+    /// some of its own, as far as there are rings.
     #[must_use]
     pub fn unbound(facts: &IfaceMap<IfaceFacts>) -> Self {
         Self::of_ifaces(&facts.numbers(), facts)
@@ -62,9 +66,9 @@ impl QueuePlan {
     }
 
     /// The queue of a handler with a ring for each queue of these interfaces that have some
-    /// of their own, of the first [`MAX_RINGS`] of them; where that is more than there can be,
-    /// as many to each as leaves the others theirs. There is always one, for interfaces that
-    /// come later.
+    /// of their own; where that is more than fit in [`MOST_BYTES`], as many to each as leaves the
+    /// others theirs, and none to interfaces beyond so many. There is always one, for interfaces
+    /// that come later.
     ///
     /// # Panics
     ///
@@ -72,26 +76,34 @@ impl QueuePlan {
     #[must_use]
     pub fn of_ifaces(ifaces: &[usize], facts: &IfaceMap<IfaceFacts>) -> Self {
         let owns = ifaces.iter().filter(|iface| !facts[**iface].shares);
-        let owns: Vec<usize> = owns.copied().take(MAX_RINGS).collect();
-        let rings = |most: usize| owns.iter().map(move |iface| facts[*iface].queues.min(most));
-        let mut most = (1..=MAX_RINGS).rev();
-        let most = most.find(|most| rings(*most).sum::<usize>() <= MAX_RINGS);
-        let most = most.expect("there are no more interfaces than rings");
+        let longest = owns.clone().map(|iface| facts[*iface].mtu).max();
+        let longest = longest.unwrap_or(0).next_power_of_two();
         let mut plan = Self {
             most_paths: MAX_PATHS,
             order_scope: OrderScope::Ring,
             rings_of: Vec::new(),
-            rings: 0,
-            slot_bytes: 2048,
+            rings: 1,
+            slot_bytes: longest.clamp(2048, 4096),
             locks: 0,
         };
+        let of_rings = |rings: usize| QueueLayout {
+            rings,
+            ..plan.layout()
+        };
+        let mut room = (1..=MAX_RINGS).rev();
+        let room = room.find(|rings| of_rings(*rings).bytes() <= MOST_BYTES);
+        let room = room.unwrap_or(1);
+        let owns: Vec<usize> = owns.copied().take(room).collect();
+        let rings = |most: usize| owns.iter().map(move |iface| facts[*iface].queues.min(most));
+        let mut most = (1..=room).rev();
+        let most = most.find(|most| rings(*most).sum::<usize>() <= room);
+        let most = most.expect("there are no more interfaces than rings");
+        let mut taken = 0;
         for (iface, count) in owns.iter().zip(rings(most)) {
-            plan.rings_of.push((*iface, plan.rings..plan.rings + count));
-            plan.rings += count;
-            let longest = facts[*iface].mtu.next_power_of_two();
-            plan.slot_bytes = plan.slot_bytes.max(longest).min(4096);
+            plan.rings_of.push((*iface, taken..taken + count));
+            taken += count;
         }
-        plan.rings = plan.rings.max(1);
+        plan.rings = taken.max(1);
         plan
     }
 
@@ -145,15 +157,33 @@ mod tests {
             let each = (0..queues.len()).map(|iface| plan.rings_at(iface).len());
             let each: Vec<usize> = each.filter(|rings| *rings > 0).collect();
             assert_eq!(each.iter().sum::<usize>(), plan.rings);
-            assert!(plan.rings <= MAX_RINGS);
             each
         };
-        assert_eq!(rings(&[64]), [64]);
-        assert_eq!(rings(&[4096]), [64]);
-        assert_eq!(rings(&[40, 40]), [32, 32]);
-        assert_eq!(rings(&[1, 128, 4]), [1, 59, 4]);
+        assert_eq!(rings(&[1, 4]), [1, 4]);
+        assert_eq!(rings(&[64]), [5]);
+        assert_eq!(rings(&[4096]), [5]);
+        assert_eq!(rings(&[40, 40]), [2, 2]);
+        assert_eq!(rings(&[1, 128, 4]), [1, 2, 2]);
         // Where there are more interfaces than rings, the first have one each.
-        assert_eq!(rings(&[3; 70]), [1; 64]);
+        assert_eq!(rings(&[3; 70]), [1; 5]);
+    }
+
+    #[test]
+    fn a_queue_keeps_to_its_bytes_however_many_queues_a_card_has() {
+        for mtu in [1500, 3000, 9000] {
+            let card = |queues| IfaceFacts {
+                queues,
+                mtu,
+                shares: false,
+            };
+            let many = std::iter::repeat_n(card(128), 32);
+            for facts in [vec![card(1)], vec![card(4096)], many.collect()] {
+                let plan = QueuePlan::unbound(&facts.into_iter().enumerate().collect());
+                assert!(plan.layout().bytes() <= MOST_BYTES, "{plan:?}");
+                let slot = if mtu > 2048 { 4096 } else { 2048 };
+                assert_eq!(plan.slot_bytes, slot, "{plan:?}");
+            }
+        }
     }
 
     #[test]
