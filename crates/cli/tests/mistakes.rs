@@ -124,3 +124,27 @@ fn a_file_without_mistakes_is_shown_as_what_it_becomes() {
         ]
     );
 }
+
+/// What the handlers' files have to be is looked at as a node would.
+#[test]
+fn a_handler_that_was_not_built_for_several_cpus_is_refused_with_its_section() {
+    let folder = std::env::temp_dir().join(format!("ashway-check-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let module = "(module (memory (export \"memory\") 1 1) (func (export \"on_rx\") \
+                  (param i32 i32) (result i32) i32.const 0))";
+    std::fs::write(folder.join("h.wasm"), wat::parse_str(module).unwrap()).unwrap();
+    let file = folder.join("node.toml");
+    let check = |instances: &str| {
+        let text = format!("[iface.b0]\n[handler.h]\nfile = 'h.wasm'\ninstances = '{instances}'\n");
+        std::fs::write(&file, text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ashway"));
+        let said = command.arg("check").arg(&file).output().unwrap();
+        (said.status.code(), String::from_utf8(said.stderr).unwrap())
+    };
+    let (code, said) = check("parallel");
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("handler `h` names it at"), "{said}");
+    assert!(said.contains("-matomics"), "{said}");
+    assert_eq!(check("one").0, Some(0));
+    std::fs::remove_dir_all(&folder).unwrap();
+}

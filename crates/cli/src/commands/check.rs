@@ -8,8 +8,8 @@ use ashway_api::answer::{NotPromotable, Refused};
 use ashway_codegen::normalise::{Module, Profile};
 use ashway_config::diagnostics::{Diagnostic, Diagnostics};
 use ashway_config::{
-    self as config, self, Config, HandlerConfig, LongPath, NodeGraph, NotGranted, Offline,
-    PathConfig, Tier,
+    self as config, self, Config, HandlerConfig, Instances, LongPath, NodeGraph, NotGranted,
+    Offline, PathConfig, Tier,
 };
 use ashway_handler::{ParamError, param};
 use clap::Args;
@@ -273,6 +273,13 @@ fn look(config: &Config, handler: &HandlerConfig) -> Result<Value, Failure> {
     let bytes = file::read(&handler.file).map_err(named)?;
     let module = file::module(&handler.file, &bytes, Profile::Handler).map_err(named)?;
     let report = Report::new(&handler.file, bytes.len(), &module, false).map_err(named)?;
+    if handler.instances == Instances::Parallel
+        && let Some(why) = report.not_parallel()
+    {
+        let message = format!("`{}` cannot be `parallel`", handler.file.display());
+        let failure = Failure::new(Exit::HandlerRefused, message);
+        return Err(named(failure.because(why).hint(why.hint())));
+    }
     let mut report = report.json();
     report["name"] = json!(handler.name);
     Ok(report)

@@ -204,8 +204,8 @@ pub const fn reason(count: Count) -> Reason {
             "went to the user tier because the handler was busy on another CPU for longer than a \
              message waits, or with the worker",
             "handler",
-            "nothing to do: an instance runs one message at a time; more sections with the same \
-             file are more instances",
+            "nothing to do: an instance runs one message at a time; `instances = \"per-cpu\"` or \
+             `\"parallel\"` lets several CPUs run it",
         ),
         Count::WaitedBusy => (
             "waited a short time because the handler was busy on another CPU",

@@ -109,6 +109,11 @@ struct Promoted<'m> {
 }
 
 impl<'m> Report<'m> {
+    /// Why it cannot run on several CPUs at once.
+    pub(crate) fn not_parallel(&self) -> Option<&ParallelError> {
+        self.parallel.as_ref().err()
+    }
+
     /// Asks both tiers. Takes the time of a compilation in each, and leaves
     /// nothing behind.
     ///
