@@ -400,15 +400,9 @@ impl Emitter<'_> {
         let Some((offset, top)) = stack_top(self.shape.module) else {
             return;
         };
-        self.body = Body::default();
         self.asm.bind(self.trap);
         if !bug::is(Bug::StackKept) {
-            let (pointer, off) = self.pointer_to_state(offset);
-            let value = self.alloc();
-            self.asm.load_imm(value, top.into());
-            self.asm.store(Size::W, pointer, off, value);
-            self.release(value);
-            self.release(pointer);
+            self.end_with_state(offset, top);
         }
         self.asm.jump(self.out);
     }

@@ -212,25 +212,43 @@ impl Emitter<'_> {
     /// A pointer with an instruction offset to a fixed place of the memory.
     fn pointer_to(&mut self, place: u64) -> (Reg, i16) {
         let pointer = self.alloc();
+        let off = self.point_to(pointer, place);
+        (pointer, off)
+    }
+
+    /// The same in this register; the instruction's offset.
+    fn point_to(&mut self, pointer: Reg, place: u64) -> i16 {
         match self.shape.memory {
             MemoryKind::Arena => {
                 self.asm.load_imm(pointer, u64::from(place as u32));
                 self.asm.arena_cast(pointer, pointer);
-                (pointer, 0)
+                0
             }
             MemoryKind::Array => {
                 self.asm.load(Size::D, pointer, Reg::R10, ARRAY_BASE);
                 let off = if place < 0x7fff { place } else { 0 };
                 self.add(pointer, place - off);
-                (pointer, off as i16)
+                off as i16
             }
         }
     }
 
+    /// A place of the state region.
+    fn state_place(&self, offset: u32) -> u64 {
+        self.shape.layout.state_offset() as u64 + u64::from(offset)
+    }
+
     /// A pointer to a word of the state region.
     pub(super) fn pointer_to_state(&mut self, offset: u32) -> (Reg, i16) {
-        let state = self.shape.layout.state_offset() as u64;
-        self.pointer_to(state + u64::from(offset))
+        self.pointer_to(self.state_place(offset))
+    }
+
+    /// Gives a word of the state region a value where no function runs any more: clobbers `r1` and
+    /// `r2`.
+    pub(super) fn end_with_state(&mut self, offset: u32, value: u32) {
+        let off = self.point_to(Reg::R1, self.state_place(offset));
+        self.asm.load_imm(Reg::R2, value.into());
+        self.asm.store(Size::W, Reg::R1, off, Reg::R2);
     }
 
     /// Memories are smaller than 2 GiB, so the distance is an immediate.
