@@ -319,7 +319,7 @@ fn a_file_with_mistakes_changes_nothing_and_each_is_named_with_its_line() {
     let whole = fs::read(handler("counter").unwrap()).unwrap();
     fs::write(&broken, &whole[..whole.len() / 2]).unwrap();
     let wrong = [
-        ("[iface.b0]", "`attach` is another, and so are "),
+        ("[iface.b0]", "`attach` is another, and so is "),
         ("mode = 'generic'", ""),
         ("[iface.b7]", "there is no interface `b7`"),
         ("[handler.hand]", "handler `hand` was loaded by hand"),
