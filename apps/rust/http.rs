@@ -14,22 +14,9 @@
 
 #![cfg_attr(target_arch = "wasm32", no_std)]
 
-#[cfg_attr(target_arch = "wasm32", link(wasm_import_module = "ashway"))]
-extern "C" {
-    fn msg_read(at: u32, to: *mut u8, len: u32);
-    fn msg_store32le(at: u32, value: u32);
-}
+mod answer;
 
-/// `ASHWAY_PASS` and `ASHWAY_REPLY`.
-const PASS: i32 = 3;
-const REPLY: i32 = 1;
-
-/// Bytes in front of the request, for the reply.
-const FRONT: usize = 32;
-
-const LONGEST: usize = 4096;
-
-static mut INPUT: [u8; LONGEST] = [0; LONGEST];
+use answer::{answer, Hash};
 
 /// Most headers of a request.
 const MOST: usize = 64;
@@ -38,21 +25,6 @@ const MOST: usize = 64;
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo) -> ! {
     core::arch::wasm32::unreachable()
-}
-
-/// FNV-1a (Fowler, Noll, Vo).
-struct Hash(u32);
-
-impl Hash {
-    const fn new() -> Self {
-        Self(2_166_136_261)
-    }
-
-    fn add(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u32::from(*byte)).wrapping_mul(16_777_619);
-        }
-    }
 }
 
 fn parse(input: &[u8]) -> [u32; 5] {
@@ -82,19 +54,5 @@ fn parse(input: &[u8]) -> [u32; 5] {
 /// Handles a message of `len` bytes.
 #[no_mangle]
 pub extern "C" fn on_rx(len: i32, _channel: i32) -> i32 {
-    let len = len as usize;
-    if len < FRONT || len > LONGEST {
-        return PASS;
-    }
-    // SAFETY: one activation at a time, and a host call for as much as the message has.
-    let input = unsafe {
-        let input = &mut INPUT[..len - FRONT];
-        msg_read(FRONT as u32, input.as_mut_ptr(), input.len() as u32);
-        &*input
-    };
-    for (word, at) in parse(input).iter().zip(0_u32..) {
-        // SAFETY: a host call; the message is that long.
-        unsafe { msg_store32le(4 * at, *word) }
-    }
-    REPLY
+    answer(len, parse)
 }

@@ -174,7 +174,7 @@ impl Libraries {
             let program = out.join(name);
             let made = Product {
                 file: &product,
-                sources: &[Path::new(&source)],
+                sources: &[Path::new(&source), Path::new("apps/rust/answer.rs")],
             };
             made.make(|| {
                 run(rust
