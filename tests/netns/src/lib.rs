@@ -1,5 +1,6 @@
 //! Tests of the `ashway` binary over real interfaces; see `tests/`.
 
+pub mod cpus;
 pub mod large;
 pub mod node;
 pub mod observe;

@@ -23,7 +23,9 @@ pub struct Place {
 }
 
 impl Place {
-    const fn new(mode: &'static str, tier: &'static str) -> Self {
+    /// This mode, and this tier.
+    #[must_use]
+    pub const fn new(mode: &'static str, tier: &'static str) -> Self {
         Self { mode, tier }
     }
 

@@ -6,50 +6,16 @@
 
 use std::fs;
 use std::net::UdpSocket;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use ashway_netns::cpus::{self, CPUS, PLACES, PORT, clients, on_cpu, skip_here};
 use ashway_netns::node::{Config, application_with, control as ask, entry, run, text};
-use ashway_netns::traffic::{
-    Ledger, Over, Place, client_of_queue, path, request, settle, stream, two_queues,
-};
-use ashway_rig::{Node, Rig, UdpClient, skip_unless_root};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use ashway_netns::traffic::{Ledger, Place, path, request, settle, two_queues};
+use ashway_rig::{Node, Rig, UdpClient};
 use serde_json::{Value, json};
-
-const PORT: u16 = 7777;
-
-/// Messages of a client, and how many of them are unanswered at most.
-const EACH: u32 = 4_000;
-const WINDOW: u32 = 16;
-
-/// CPUs whose clients ask.
-const CPUS: usize = 2;
 
 /// What asks for messages that found their variables changed, and for the count without atomics.
 const TORN: u32 = u32::MAX;
 const LOSSY: u32 = u32::MAX - 1;
-
-const PLACES: [Place; 4] = [
-    place("native", "user"),
-    place("native", "kernel"),
-    place("tcx", "user"),
-    place("tcx", "kernel"),
-];
-
-const fn place(mode: &'static str, tier: &'static str) -> Place {
-    Place { mode, tier }
-}
-
-fn skip_here() -> bool {
-    if skip_unless_root() {
-        return true;
-    }
-    let alone = std::thread::available_parallelism().unwrap().get() < CPUS;
-    if alone {
-        ashway_rig::skip::skip("two CPUs are needed, each with a client");
-    }
-    alone
-}
 
 fn config(place: Place) -> Config {
     let config = place.config().handler("tally").unwrap();
@@ -63,54 +29,9 @@ fn config(place: Place) -> Config {
     )
 }
 
-/// A client for each CPU, under XDP by a queue of its own; how many messages, which add nothing,
-/// that took.
-fn clients(rig: &Rig, place: Place) -> (Vec<UdpClient>, u64) {
-    if place.mode == "tcx" {
-        let clients = (0..CPUS).map(|_| rig.client_a(PORT).unwrap());
-        return (clients.collect(), 0);
-    }
-    let found = (0..CPUS as u32).map(|queue| client_of_queue(rig, queue, PORT));
-    let (clients, probes): (Vec<_>, Vec<u64>) = found.unzip();
-    (clients, probes.iter().sum())
-}
-
-fn on_cpu<T>(cpu: usize, work: impl FnOnce() -> T) -> T {
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    sched_setaffinity(None, &set).unwrap();
-    work()
-}
-
-/// Each client counts by one on its CPU, in messages of which none is lost, doubled or overtaken;
-/// for as long as `meanwhile` does something, and at least once. How many all of them sent.
+/// How many all clients [sent](cpus::count).
 fn count(clients: &[UdpClient], meanwhile: impl FnOnce()) -> u64 {
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let over = &over;
-        let threads: Vec<_> = clients
-            .iter()
-            .enumerate()
-            .map(|(cpu, client)| {
-                scope.spawn(move || {
-                    on_cpu(cpu, || {
-                        let mut sent = 0;
-                        while sent == 0 || !over.load(Ordering::Acquire) {
-                            let _before = stream(client, 1, EACH, WINDOW);
-                            sent += u64::from(EACH);
-                        }
-                        sent
-                    })
-                })
-            })
-            .collect();
-        {
-            let _over = Over(over);
-            meanwhile();
-        }
-        let sent = threads.into_iter();
-        sent.map(|thread| thread.join().unwrap()).sum()
-    })
+    cpus::count(clients, meanwhile).into_iter().sum()
 }
 
 /// What the handler says to this number.
@@ -176,7 +97,7 @@ fn tiers_change_under_traffic() {
         return;
     }
     for mode in ["native", "tcx"] {
-        let place = place(mode, "kernel");
+        let place = Place::new(mode, "kernel");
         let rig = two_queues("paralleltiers", false);
         let node = start(&rig, config(place));
         let (clients, probes) = clients(&rig, place);
@@ -211,7 +132,7 @@ fn both_tiers_at_once_are_in_one_memory() {
         return;
     }
     for mode in ["native", "tcx"] {
-        let place = place(mode, "kernel");
+        let place = Place::new(mode, "kernel");
         let rig = two_queues("parallelboth", false);
         let user = Place {
             tier: "user",
@@ -250,7 +171,7 @@ fn a_swap_waits_for_all_cpus() {
     if skip_here() {
         return;
     }
-    for place in [place("native", "kernel"), place("tcx", "user")] {
+    for place in [Place::new("native", "kernel"), Place::new("tcx", "user")] {
         let rig = two_queues("parallelswap", false);
         let node = start(&rig, config(place));
         let file = ashway_rig::handler("tally").unwrap();
@@ -282,7 +203,7 @@ fn a_file_makes_it_parallel_and_takes_that_back() {
     if skip_here() {
         return;
     }
-    let place = place("tcx", "kernel");
+    let place = Place::new("tcx", "kernel");
     let rig = two_queues("parallelapply", false);
     let serial = || {
         let config = place.config().handler("tally").unwrap();
@@ -317,7 +238,7 @@ fn faults_of_two_cpus_are_counted() {
     if skip_here() {
         return;
     }
-    let place = place("tcx", "kernel");
+    let place = Place::new("tcx", "kernel");
     let rig = two_queues("parallelfaults", false);
     // Stops at a message of this first byte.
     let handler = r#"(module
@@ -375,7 +296,7 @@ fn what_was_not_built_for_it_is_refused() {
         return;
     }
     let rig = two_queues("parallelrefused", false);
-    let place = place("native", "user");
+    let place = Place::new("native", "user");
     let node = start(&rig, place.config().text("[node]\nname = 'late'"));
     let load = |name: &str| {
         let file = ashway_rig::handler(name).unwrap();

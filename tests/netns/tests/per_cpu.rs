@@ -4,46 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
 use std::fs;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use ashway_netns::cpus::{PLACES, PORT, clients, count, skip_here};
 use ashway_netns::node::{Config, application_with, control as ask, entry, run, text};
-use ashway_netns::traffic::{Over, Place, client_of_queue, path, settle, stream, two_queues};
-use ashway_rig::{Node, Rig, UdpClient, skip_unless_root};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use ashway_netns::traffic::{Place, path, settle, two_queues};
+use ashway_rig::Node;
 use serde_json::{Value, json};
-
-const PORT: u16 = 7777;
-
-/// Messages of a client, and how many of them are unanswered at most.
-const EACH: u32 = 4_000;
-const WINDOW: u32 = 16;
-
-/// CPUs whose clients ask.
-const CPUS: usize = 2;
-
-/// Where messages tell their CPU. Under native XDP and at TCX a veth takes a message on the CPU of
-/// who sent it.
-const PLACES: [Place; 4] = [
-    place("native", "user"),
-    place("native", "kernel"),
-    place("tcx", "user"),
-    place("tcx", "kernel"),
-];
-
-const fn place(mode: &'static str, tier: &'static str) -> Place {
-    Place { mode, tier }
-}
-
-fn skip_here() -> bool {
-    if skip_unless_root() {
-        return true;
-    }
-    let alone = std::thread::available_parallelism().unwrap().get() < CPUS;
-    if alone {
-        ashway_rig::skip::skip("two CPUs are needed, each with a client");
-    }
-    alone
-}
 
 fn config(place: Place) -> Config {
     let config = place.config().handler("counter").unwrap();
@@ -55,56 +21,6 @@ fn config(place: Place) -> Config {
         place,
         "",
     )
-}
-
-/// A client for each CPU, under XDP by a queue of its own; how many messages, which add nothing,
-/// that took.
-fn clients(rig: &Rig, place: Place) -> (Vec<UdpClient>, u64) {
-    if place.mode == "tcx" {
-        let clients = (0..CPUS).map(|_| rig.client_a(PORT).unwrap());
-        return (clients.collect(), 0);
-    }
-    let found = (0..CPUS as u32).map(|queue| client_of_queue(rig, queue, PORT));
-    let (clients, probes): (Vec<_>, Vec<u64>) = found.unzip();
-    (clients, probes.iter().sum())
-}
-
-fn on_cpu<T>(cpu: usize, work: impl FnOnce() -> T) -> T {
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    sched_setaffinity(None, &set).unwrap();
-    work()
-}
-
-/// Each client counts by one on its CPU, in so many messages of which none is lost, doubled or
-/// overtaken; for as long as `meanwhile` does something, and at least once. How many each sent.
-fn count(clients: &[UdpClient], meanwhile: impl FnOnce()) -> Vec<u64> {
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let over = &over;
-        let threads: Vec<_> = clients
-            .iter()
-            .enumerate()
-            .map(|(cpu, client)| {
-                scope.spawn(move || {
-                    on_cpu(cpu, || {
-                        let mut sent = 0;
-                        while sent == 0 || !over.load(Ordering::Acquire) {
-                            let _sums = stream(client, 1, EACH, WINDOW);
-                            sent += u64::from(EACH);
-                        }
-                        sent
-                    })
-                })
-            })
-            .collect();
-        {
-            let _over = Over(over);
-            meanwhile();
-        }
-        let sent = threads.into_iter();
-        sent.map(|thread| thread.join().unwrap()).collect()
-    })
 }
 
 /// The counters in the memory of each CPU's instance, as an application reads them there.
@@ -180,7 +96,7 @@ fn tiers_change_under_traffic() {
         return;
     }
     for mode in ["native", "tcx"] {
-        let place = place(mode, "kernel");
+        let place = Place::new(mode, "kernel");
         let rig = two_queues("percputiers", false);
         let node = rig.node(config(place)).start().unwrap();
         let (clients, probes) = clients(&rig, place);
@@ -215,7 +131,7 @@ fn it_comes_changes_and_goes_as_one() {
     if skip_here() {
         return;
     }
-    let place = place("native", "kernel");
+    let place = Place::new("native", "kernel");
     let rig = two_queues("percpuload", false);
     let node = rig
         .node(place.config().text("[node]\nname = 'late'"))
@@ -338,7 +254,7 @@ fn a_file_brings_it_and_takes_it() {
     if skip_here() {
         return;
     }
-    let place = place("tcx", "kernel");
+    let place = Place::new("tcx", "kernel");
     let rig = two_queues("percpuapply", false);
     let node = rig.node(place.config()).start().unwrap();
     let apply = |text: String| {
@@ -393,7 +309,10 @@ fn a_packet_socket_does_not_know_the_cpu() {
         return;
     }
     let rig = two_queues("percpupacket", false);
-    let node = rig.node(place("packet", "user").config()).start().unwrap();
+    let node = rig
+        .node(Place::new("packet", "user").config())
+        .start()
+        .unwrap();
     let file = ashway_rig::handler("counter").unwrap();
     let load = run(&mut node.command([
         "handler",
