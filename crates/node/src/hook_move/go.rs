@@ -130,7 +130,6 @@ impl Node {
         if hook == Hook::Tcx {
             take::say_of_lo();
         }
-        let _ = self.call_worker(Command::RefreshRelays);
         self.names_changed();
         Ok(())
     }
@@ -287,6 +286,14 @@ impl Node {
         updated.map_err(|error| self.not_exchanged(number, &error))
     }
 
+    /// Puts gates in the place of what is attached, and waits until every frame meets one.
+    fn close_gates(&self, nexts: &[NextSide]) -> Result<(), Refusal> {
+        let mut nexts = nexts.iter();
+        nexts.try_for_each(|next| self.exchange_for(next.number, &next.gates[0].program))?;
+        grace_period();
+        Ok(())
+    }
+
     /// Puts the entry programs back, of interfaces that have not moved.
     fn stay(&mut self, shifts: &[Shift]) {
         grace_period();
@@ -324,12 +331,8 @@ impl Node {
             }
         }
         let mut links = Vec::with_capacity(nexts.len());
-        let attached = nexts
-            .iter()
-            .try_for_each(|next| self.exchange_for(next.number, &next.gates[0].program));
-        let attached = attached.and_then(|()| {
-            // What comes to TCX from now on is marked.
-            grace_period();
+        // What comes to TCX from then on is marked.
+        let attached = self.close_gates(&nexts).and_then(|()| {
             shifts.iter().zip(&nexts).try_for_each(|(shift, next)| {
                 let link = Attached::tcx(&next.gates[1].program, shift.found.ifindex);
                 links.push(link.map_err(|source| not_attached(&shift.found, source))?);
@@ -383,11 +386,7 @@ impl Node {
             .refusal()
         })?;
         let mut links = Vec::with_capacity(nexts.len());
-        let attached = nexts
-            .iter()
-            .try_for_each(|next| self.exchange_for(next.number, &next.gates[0].program));
-        let attached = attached.and_then(|()| {
-            grace_period();
+        let attached = self.close_gates(&nexts).and_then(|()| {
             shifts.iter().try_for_each(|shift| {
                 let link = take::attach(&passes, &shift.found, shift.to.rung, shift.asked);
                 links.push(link.map_err(|error| error.refusal())?);
@@ -416,6 +415,7 @@ impl Node {
                     (xdp.reply, xdp.exit_link) = (Reply::Redirect, None);
                 }
             }
+            self.ways_by(shifts, now);
             self.stay(shifts);
             return Err(refusal);
         }
