@@ -1,4 +1,4 @@
-//! Changing a running node: `load` makes an instance that nothing reaches,
+//! Changing a running node: [`load`](super::load) makes an instance that nothing reaches,
 //! `bind` leads messages to it, `unbind` leads them back to the host (ASH-2).
 //!
 //! What has to be compiled is, on its own thread, before anything else is
@@ -9,73 +9,29 @@
 //! puts the new entry program in place of the old one (`BPF_LINK_UPDATE`). Each
 //! message meets one of the two, so other paths notice nothing.
 
-use std::collections::HashSet;
 use std::iter;
 use std::sync::Arc;
 use std::time::Instant;
 
 use ashway_abi::leaf::MAX_SLOTS;
-use ashway_api::answer::{Because, Bound, Loaded, Unbound};
-use ashway_api::request::{Bind, Load};
-use ashway_demux::{self as demux, Conflict, Filter};
-use ashway_handler::{Engine, Function};
+use ashway_api::answer::{Because, Bound, Unbound};
+use ashway_api::request::Bind;
+use ashway_handler::Function;
 use ashway_path::places::PathId;
-use ashway_ring::IngressDropError;
 use rustix::thread::{MembarrierCommand, membarrier};
 
 use super::authority::Authority;
-use super::dispatch;
 use super::node_path::BoundPath;
 use super::operation::{Operation, Report};
-use super::world::{self, Changed};
-use super::{Node, Owner, RunError};
-use crate::compile::Job;
+use super::{Node, Owner, RunError, dispatch};
 use crate::control::Caller;
 use crate::request::{self, Code, Refusal};
-use ashway_config::{
-    HandlerConfig, Instances, MOST_CPUS, PathConfig, Placement, Tier, suggest, whole_name,
-};
-use ashway_worker::drop_rule;
-use ashway_worker::handle::HandlerHandle;
-use ashway_worker::instance::{Instance, InstanceError, NewInstance, NotPromoted, Promoted};
+use ashway_config::{PathConfig, Tier, suggest, whole_name};
+use ashway_worker::instance::{NotPromoted, Promoted};
 use ashway_worker::order::Order;
-use ashway_worker::plan::{InstancePlan, NoRoom, PathPlan};
-use ashway_worker::programs::NodeMaps;
-use ashway_worker::run_instance::RunInstance;
-use ashway_worker::target::{DemuxChange, Target};
-use ashway_worker::version::Version;
+use ashway_worker::plan::{NoRoom, PathPlan};
+use ashway_worker::target::DemuxChange;
 use ashway_worker::worker::command::{Call, Command, Resource};
-
-/// A handler that is being made: its instances, of which most have one.
-pub(super) struct Loading {
-    handlers: Vec<HandlerConfig>,
-    placement: Option<Placement>,
-    plan: InstancePlan,
-    owner: Option<Owner>,
-}
-
-/// Instances of a handler that are to be made.
-pub(super) struct LoadJob {
-    handlers: Vec<HandlerConfig>,
-    plan: InstancePlan,
-    engine: Engine,
-    maps: Option<Arc<NodeMaps>>,
-    arena: bool,
-}
-
-impl Job for LoadJob {
-    type Outcome = Result<Vec<NewInstance>, InstanceError>;
-
-    fn run(self) -> Self::Outcome {
-        let (queue, maps) = (&self.plan.queue, self.maps.as_deref());
-        let mut version = None;
-        let made = self.handlers.iter().map(|handler| {
-            let version = Version::shared(&mut version, handler, &self.engine)?;
-            Instance::create(handler, version, &[], queue, &self.engine, maps, self.arena)
-        });
-        made.collect()
-    }
-}
 
 /// A path that is to be made, to one instance of its handler, and what was compiled for it, if
 /// anything was.
@@ -88,123 +44,6 @@ pub(super) struct PendingBind {
 }
 
 impl Node {
-    /// Makes an instance of a handler and answers `caller`. No message reaches
-    /// it before [`bind`](Self::bind).
-    pub(super) fn load(&mut self, request: &Load, engine: &Engine, caller: Caller) {
-        let asked = request::handler(request, &self.config).and_then(|handler| {
-            let placement = request::placement(request, &handler.name)?;
-            if handler.instances == Instances::PerCpu {
-                self.has_cpus(&handler.name)?;
-            }
-            Ok((
-                handler,
-                placement,
-                self.owners.of(request.owner, &caller, &self.deaths)?,
-            ))
-        });
-        let (handler, placement, owner) = match asked {
-            Ok(asked) => asked,
-            Err(refusal) => return caller.answer(refusal),
-        };
-        let name = handler.name.clone();
-        let loading = Loading {
-            handlers: handler.each(self.cpus()),
-            placement,
-            plan: InstancePlan::unbound(&self.iface_facts()),
-            owner,
-        };
-        let job = LoadJob {
-            handlers: loading.handlers.clone(),
-            plan: loading.plan.clone(),
-            engine: engine.clone(),
-            maps: self.maps.clone(),
-            arena: self.arena,
-        };
-        let operation = self.operations.next("load", name, Report::Caller(caller));
-        self.submit(operation, Box::new(loading), job);
-    }
-
-    /// Goes on when it is made.
-    pub(super) fn loaded(
-        &mut self,
-        operation: Operation,
-        loading: Loading,
-        made: Result<Vec<NewInstance>, InstanceError>,
-    ) {
-        let Loading {
-            handlers,
-            placement,
-            plan,
-            owner,
-        } = loading;
-        let begin = operation.begun();
-        let added = made
-            .map_err(|error| RunError::Instance(error).refusal())
-            .and_then(|mut made| {
-                for made in &mut made {
-                    made.instance.owner.clone_from(&owner);
-                }
-                self.add_instances((handlers, placement), &plan, made, begin)
-            });
-        operation.end(added);
-    }
-
-    fn add_instances(
-        &mut self,
-        (handlers, placement): (Vec<HandlerConfig>, Option<Placement>),
-        plan: &InstancePlan,
-        made: Vec<NewInstance>,
-        begin: Instant,
-    ) -> Result<Loaded, Refusal> {
-        // Another file may have got the name while this one was compiled.
-        for handler in &handlers {
-            request::check_free(whole_name(&handler.name), &self.config)?;
-        }
-        let made = made.into_iter();
-        let made: Vec<_> = made
-            .map(|made| HandlerHandle::new(made, &self.rows, &self.faults))
-            .collect();
-        let shared = Arc::clone(&made[0].shared);
-        let mut config = self.config.clone();
-        config.placements.extend(placement);
-        config.handlers.extend(handlers);
-        let handlers = self.handlers.values().chain(&made);
-        let handlers: Vec<HandlerHandle> = handlers.cloned().collect();
-        let (links, served) = (&self.links, &self.served);
-        let none = Changed::default();
-        let graph = world::graph_behind(&self.graph, &config, links, &handlers, served, &none)
-            .map_err(|error| misplaced(&error))?;
-        for made in made {
-            self.put_instance(plan.clone(), made)?;
-        }
-        (self.config, self.graph) = (config, graph);
-        let version = shared.version();
-        let functions = version.compiled.functions();
-        Ok(Loaded {
-            handler: whole_name(&shared.name).to_owned(),
-            digest: version.digest.clone(),
-            functions: functions.map(str::to_owned).collect(),
-            took_us: begin.elapsed().as_micros() as u64,
-        })
-    }
-
-    /// Gives an instance to the worker and to the node; its configuration is still to
-    /// follow.
-    pub(super) fn put_instance(
-        &mut self,
-        plan: InstancePlan,
-        made: HandlerHandle,
-    ) -> Result<(), Refusal> {
-        let id = self.plan.add_instance(plan);
-        let run = RunInstance::new(id, made.clone());
-        if let Err(refusal) = self.call_worker(Resource::Instance(run)) {
-            self.plan.remove_instance(id);
-            return Err(refusal);
-        }
-        self.handlers.insert(id, made);
-        Ok(())
-    }
-
     /// Makes a path that ends in a handler that is there, and answers `caller`.
     /// A handler for the kernel tier is compiled first; the path is made, and
     /// `request` read once more, when that is done.
@@ -340,23 +179,6 @@ impl Node {
         }
     }
 
-    /// Whether messages come to a node by the CPUs on which they arrive.
-    fn has_cpus(&self, handler: &str) -> Result<(), Refusal> {
-        let cpus = self.cpus();
-        if self.maps.is_none() {
-            return Err(no_cpus(handler));
-        }
-        if cpus > MOST_CPUS {
-            return Err(Refusal::failed(
-                format!(
-                    "this machine has {cpus} CPUs, and a handler has {MOST_CPUS} instances at most"
-                ),
-                "leave `instances` out: one instance serves all CPUs, one at a time",
-            ));
-        }
-        Ok(())
-    }
-
     /// Whether messages come so to all interfaces of paths to the instances of a handler.
     pub(super) fn comes_by_cpus(&self, paths: &[Arc<PathConfig>]) -> Result<(), Refusal> {
         let mut several = paths.iter().filter(|path| path.cpu.is_some());
@@ -442,37 +264,6 @@ impl Node {
         }
     }
 
-    /// Takes a path that ends in a handler out of the tables.
-    fn remove_filters(&mut self, path: PathId) -> Vec<(usize, DemuxChange)> {
-        let mut demux_changes = Vec::new();
-        for (iface, target) in self.targets_of(path) {
-            self.remove_filter(iface, target, &mut demux_changes);
-        }
-        demux_changes
-    }
-
-    /// Where demux leads for a path that ends in a handler, at each of its interfaces.
-    pub(super) fn targets_of(&self, path: PathId) -> Vec<(usize, Target)> {
-        let slots = self.plan.paths[&path].slots.iter();
-        let targets = slots.filter_map(|&(iface, _)| {
-            let target = self.plan.target(path, iface)?;
-            Some((iface, target))
-        });
-        targets.collect()
-    }
-
-    /// Puts paths that could not be taken away back.
-    fn add_filters(&mut self, paths: &[PathId], demux_changes: &[(usize, DemuxChange)]) {
-        for &path in paths {
-            for (iface, target, filter) in self.filters_of(path) {
-                // It was there until a moment ago, and the worker has it still.
-                let _ = self.ifaces[iface].table.insert(&filter, target);
-            }
-        }
-        self.put_back(demux_changes);
-        let _ = self.show_host();
-    }
-
     /// Brings a path to life. Says why it stays in the user
     /// tier, if it was to run in the kernel tier and cannot, and how long the
     /// exchange took.
@@ -497,15 +288,6 @@ impl Node {
             let _ = self.change_demux(away);
         }
         connected
-    }
-
-    /// What the demux of its interfaces has of a path that ends in a handler.
-    fn filters_of(&self, path: PathId) -> Vec<(usize, Target, Filter)> {
-        let filter = &self.paths.bound(path).config.filter;
-        let targets = self.targets_of(path).into_iter();
-        targets
-            .map(|(iface, target)| (iface, target, self.filter_at(iface, filter.clone())))
-            .collect()
     }
 
     /// Connects a path that the tables have: the first message can come when this
@@ -539,35 +321,6 @@ impl Node {
         Ok((stays, begin.elapsed().as_micros() as u64))
     }
 
-    /// Says that the path that `target` leads to wants what another has.
-    pub(super) fn rivalry(
-        &self,
-        name: &str,
-        target: Target,
-        conflict: &Conflict<Target>,
-    ) -> Refusal {
-        let domain = self.domain_of(target);
-        if domain.is_some() && domain != self.domain_of(conflict.with) {
-            // A domain does not learn what others have.
-            let message = format!("path `{name}` asks for messages that another's path has");
-            return Refusal::usage(message, conflict.hint());
-        }
-        self.competition(name, conflict)
-    }
-
-    /// The domain of the path that something leads to.
-    fn domain_of(&self, target: Target) -> Option<&str> {
-        let path = self.plan.path_of(target.path).unwrap_or(target.path);
-        self.paths.at(path)?.domain.as_deref()
-    }
-
-    /// Says that a path wants what another has, which it names.
-    pub(super) fn competition(&self, name: &str, conflict: &Conflict<Target>) -> Refusal {
-        let rival = self.target_name(conflict.with);
-        let message = format!("paths `{rival}` and `{name}` cannot be told apart: {conflict}");
-        Refusal::usage(message, conflict.hint())
-    }
-
     /// Has the worker change its paths of modules ([`Worker::order`]).
     ///
     /// [`Worker::order`]: ashway_worker::worker::Worker::order
@@ -578,72 +331,6 @@ impl Node {
     /// Has the worker do something, and waits for it.
     pub(super) fn call_worker(&mut self, call: impl Into<Call>) -> Result<(), Refusal> {
         Ok(self.worker.call(call)?)
-    }
-
-    /// Keeps what the tables have, and nothing else, from the host's stack, where
-    /// XDP does not do so. What cannot be kept from it, and leads to a path of the
-    /// user tier, the host hears too.
-    pub(super) fn show_host(&mut self) -> Result<(), Refusal> {
-        let mut heard = HashSet::new();
-        for iface in self.ifaces.numbers() {
-            if self.drop_rules.get(iface).is_none() || self.ifaces[iface].state.is_lost() {
-                continue;
-            }
-            let name = &self.ifaces[iface].name;
-            let mut matches = Vec::new();
-            for (lead, filter) in self.filters(iface) {
-                match (drop_rule::drop_matches(&filter), lead) {
-                    (Some(more), _) => matches.extend(more),
-                    (None, lead) if self.paths.frames(lead.path).is_some() => {
-                        heard.insert(lead.path);
-                    }
-                    (None, _) => {
-                        let message =
-                            format!("on `{name}` the host would see what the path consumes");
-                        return Err(Refusal::failed(message, drop_rule::NO_DROP_HINT));
-                    }
-                }
-            }
-            let failed = |error: IngressDropError| {
-                Refusal::failed(
-                    format!("cannot change the drop rule of `{name}`: {error}"),
-                    error.hint(),
-                )
-            };
-            if let Some(rule) = self.drop_rules.get_mut(iface) {
-                rule.replace(&matches).map_err(failed)?;
-            }
-        }
-        if !self.drop_rules.is_empty() {
-            self.call_worker(Command::SetHostCopies(heard))?;
-        }
-        Ok(())
-    }
-
-    /// Everything that leads somewhere on an interface, as it was written. Reads
-    /// each again: for what is rare.
-    pub(super) fn filters(&self, iface: usize) -> Vec<(Target, Filter)> {
-        let filters = self.targets(iface).filter_map(|lead| {
-            let text = self.ifaces[iface].table.text(lead)?;
-            Some((lead, self.filter_of(iface, lead, text)?))
-        });
-        filters.collect()
-    }
-
-    /// All that may lead somewhere on an interface.
-    pub(super) fn targets(&self, iface: usize) -> impl Iterator<Item = Target> {
-        let bound = self.plan.ifaces[iface].paths.iter();
-        let bound = bound.filter_map(move |&path| self.plan.target(path, iface));
-        let framed = self.paths.targets(iface);
-        bound.chain(framed.map(|(id, direction)| self.frame_target(id, direction)))
-    }
-
-    fn filter_of(&self, iface: usize, target: Target, text: &str) -> Option<Filter> {
-        if self.catches(target.path, iface) {
-            return Some(dispatch::fragments());
-        }
-        // What is in the table could be read once.
-        demux::parse(text).ok()
     }
 
     fn function(&self, path: &PathConfig) -> Result<Function, Refusal> {
@@ -684,15 +371,6 @@ impl Node {
     }
 }
 
-/// Why a handler cannot have an instance for each CPU.
-pub(super) fn no_cpus(handler: &str) -> Refusal {
-    let message = format!(
-        "handler `{handler}` is to have an instance for each CPU, and no interface of this node has \
-         programs, which know by which CPU a message came"
-    );
-    Refusal::failed(message, "`ashway doctor` says what programs need here")
-}
-
 /// Why a path to the instances of a handler cannot be at one of its interfaces.
 pub(super) fn without_programs(path: &PathConfig) -> Refusal {
     let message = format!(
@@ -701,19 +379,4 @@ pub(super) fn without_programs(path: &PathConfig) -> Refusal {
         whole_name(&path.name)
     );
     Refusal::failed(message, "`ashway doctor` says what programs need here")
-}
-
-/// Why a module of no file cannot be where it was to stand: without a place in one.
-fn misplaced(error: &RunError) -> Refusal {
-    let mistakes = match error {
-        RunError::Mistakes(mistakes) => mistakes.list(),
-        _ => &[],
-    };
-    match mistakes.first() {
-        Some(first) => Refusal::usage(
-            first.message.clone(),
-            first.hint.clone().unwrap_or_default(),
-        ),
-        None => error.refusal(),
-    }
 }

@@ -16,7 +16,8 @@ use ashway_kernel::{Iface, Map, MapSpec, News, iface, shared};
 use ashway_modules::mac::Mac;
 use ashway_path::places::PathId;
 
-use super::binding::{no_cpus, without_programs};
+use super::binding::without_programs;
+use super::load::no_cpus;
 use super::looks::Deaths;
 use super::neighbours::Neighbours;
 use super::node_path::BoundPath;

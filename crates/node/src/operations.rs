@@ -24,8 +24,9 @@ use ashway_path::places::PathId;
 
 use super::apply::order::{Compiled, Next, Order, ReadJob};
 use super::apply::{Applying, Reading};
-use super::binding::{LoadJob, Loading, PendingBind};
+use super::binding::PendingBind;
 use super::entry::{EntryExchange, EntryProgram, Making};
+use super::load::{LoadJob, Loading};
 use super::observe::{MadeProgram, ObserveJob, Observing};
 use super::operation::{Operation, Report};
 use super::promote::{ProgramJob, ProgramJobs, Promoting};
