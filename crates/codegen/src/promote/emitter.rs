@@ -376,6 +376,18 @@ impl<'e> Emitter<'e> {
         self.asm.jump(self.trap);
     }
 
+    /// What a stopped activation had on the stack in memory is the next one's.
+    fn give_stack_back(&mut self) {
+        let Some((offset, top)) = stack_top(self.shape.module) else {
+            return;
+        };
+        self.asm.bind(self.trap);
+        if !bug::is(Bug::StackKept) {
+            self.end_with_state(offset, top);
+        }
+        self.asm.jump(self.out);
+    }
+
     fn trap_stubs(&mut self) {
         for (cause, at, label) in std::mem::take(&mut self.stubs) {
             self.place(at);
@@ -388,24 +400,10 @@ impl<'e> Emitter<'e> {
     }
 }
 
-/// The stack pointer that a stopped activation leaves behind; where each CPU has one, the next begins at
-/// the top anyway.
+/// The stack pointer that a stopped activation leaves behind; where each CPU has one, the next
+/// begins at the top anyway.
 fn stack_top(module: &Module<'_>) -> Option<(u32, u32)> {
     module.stack_top().filter(|_| module.stacks().is_none())
-}
-
-impl Emitter<'_> {
-    /// What a stopped activation had on the stack in memory is the next one's.
-    fn give_stack_back(&mut self) {
-        let Some((offset, top)) = stack_top(self.shape.module) else {
-            return;
-        };
-        self.asm.bind(self.trap);
-        if !bug::is(Bug::StackKept) {
-            self.end_with_state(offset, top);
-        }
-        self.asm.jump(self.out);
-    }
 }
 
 /// Width of a value in memory that is ours.

@@ -84,7 +84,7 @@ fn what_would_load_too_slowly_is_refused_by_name() {
         handler(&format!("{} (local.get 1)", once.repeat(times)))
     };
     promote(&many(8_000), MemoryKind::Arena, false, PLENTY).unwrap();
-    let error = refusal(&many(20_000));
+    let error = refusal(&many(10_000));
     assert!(matches!(error, PromoteError::TooSlow { .. }), "{error:?}");
     assert!(
         error
@@ -93,4 +93,29 @@ fn what_would_load_too_slowly_is_refused_by_name() {
         "{error}"
     );
     assert!(error.place().is_some() && error.hint().contains("-Os"));
+}
+
+/// Divisions, in whose place the kernel puts several instructions, count twice as much.
+#[test]
+fn divisions_load_slower_than_branches() {
+    let many = |times| {
+        let once = "(local.set 1 (i32.div_u (local.get 1) (local.get 0)))";
+        handler(&format!("{} (local.get 1)", once.repeat(times)))
+    };
+    promote(&many(4_000), MemoryKind::Arena, false, PLENTY).unwrap();
+    let error = refusal(&many(8_000));
+    let PromoteError::TooSlow {
+        insns,
+        grown,
+        jumps,
+        ..
+    } = error
+    else {
+        panic!("{error:?}");
+    };
+    // As branches alone it would be taken.
+    assert!(
+        insns * (grown + jumps) * 6 < 3_000_000_000,
+        "{insns} {grown} {jumps}"
+    );
 }
